@@ -1,0 +1,149 @@
+"""Every way in which reo ends on purpose, typed by what has to happen next.
+
+    ReoError
+    ├── Restart                     a new process mends it; the supervisor starts one, with a backoff
+    │   ├── Fenced                  another worker has taken this one's place
+    │   └── StageFailed             anything unexpected: the state is in the destination cluster, so starting again is safe
+    └── Stop                        a restart meets the same again; the service ends with `exit_code`
+        ├── SettingsInvalid         2   unknown, missing or contradictory settings
+        ├── ClusterUnreachable     10   no broker of a cluster answers
+        ├── TopicMissing           11   the source topic does not exist
+        ├── AccessRefused          12   authentication or authorisation
+        ├── TopicsUnfit            13   partitions, message size or timestamps of a topic do not allow an exact copy
+        ├── Cycle                  14   source and destination are the same topic of the same cluster
+        ├── SourceTruncated        20   records after the frontier are gone from the source
+        ├── SourceRecreated        21   the source topic is another one than the one that was copied
+        ├── FrontierLost           22   the destination has records, the frontier is gone
+        ├── FrontierUnreadable     23   the group's commit metadata is not ours
+        ├── ForeignRecord          24   a record without a valid origin header on the intermediate topic
+        ├── ForeignWriter          25   somebody else writes to the destination topic
+        ├── DestinationTruncated   26   records that were committed are gone from the destination
+        ├── RecordRefused          27   the destination can not take a record as it is
+        └── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
+
+A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
+`common.kafka_clients.translate`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ReoError(Exception):
+    """Base of all; `exit_code` is what the process ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class Restart(ReoError):
+    """A new process mends it."""
+
+
+class Fenced(Restart):
+    """A newer member or producer has this one's place; going on would be a second writer."""
+
+    exit_code = 3
+
+
+class StageFailed(Restart):
+    """Something unexpected; the message says what."""
+
+
+class Stop(ReoError):
+    """A restart meets the same again: an operator has to act first."""
+
+
+class SettingsInvalid(Stop):
+    """Lists every setting that is wrong, not only the first."""
+
+    exit_code = 2
+
+
+class ClusterUnreachable(Stop):
+    """No broker of the named cluster answered in time."""
+
+    exit_code = 10
+
+
+class TopicMissing(Stop):
+    """The source topic does not exist (or may not be seen)."""
+
+    exit_code = 11
+
+
+class AccessRefused(Stop):
+    """A cluster refused the credentials or the permission."""
+
+    exit_code = 12
+
+
+class TopicsUnfit(Stop):
+    """The topics as they are do not allow an exact copy."""
+
+    exit_code = 13
+
+
+class Cycle(Stop):
+    """The copy would read what it writes."""
+
+    exit_code = 14
+
+
+class SourceTruncated(Stop):
+    """The source no longer has what comes after the frontier."""
+
+    exit_code = 20
+
+
+class SourceRecreated(Stop):
+    """The source topic's identity changed."""
+
+    exit_code = 21
+
+
+class FrontierLost(Stop):
+    """There is no frontier for a destination partition that is not empty."""
+
+    exit_code = 22
+
+
+class FrontierUnreadable(Stop):
+    """The commit metadata of the consumer group was not written by this version of reo."""
+
+    exit_code = 23
+
+
+class ForeignRecord(Stop):
+    """A record on the intermediate topic that stage one did not write."""
+
+    exit_code = 24
+
+
+class ForeignWriter(Stop):
+    """A record on the destination topic that stage two did not write."""
+
+    exit_code = 25
+
+
+class DestinationTruncated(Stop):
+    """The destination lacks records that the frontier counts as written."""
+
+    exit_code = 26
+
+
+class RecordRefused(Stop):
+    """A record that the destination can not hold unchanged."""
+
+    exit_code = 27
+
+
+class HangingTransaction(Stop):
+    """Offsets or records of the destination stay undecided."""
+
+    exit_code = 28
+
+
+def stop_codes() -> frozenset[int]:
+    """The exit codes after which a restart is useless."""
+    return frozenset(kind.exit_code for kind in Stop.__subclasses__())

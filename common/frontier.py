@@ -1,0 +1,82 @@
+"""The frontier: all that reo remembers, as the metadata string of the consumer group's committed offset.
+
+It is written by `send_offsets_to_transaction`, so it is atomic with the output; it is read by `Consumer.committed`. Stage
+two alone writes it, stage one only reads it. A partition's frontier says
+
+- how far the source is copied, and in which epoch (`RuleState`, the state of `deduplicator.rule`),
+- what was copied: the identity of the source topic, and how many partitions it had at the start,
+- where the output stands: the destination topic's id, the offset of the last record whose delivery is known, and how many
+  were sent after it. That is what the check at the start compares with the data (`deduplicator.check`).
+
+The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
+this needs about 200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+VERSION = 1
+BYTES_MAX = 4095
+
+
+class Link(NamedTuple):
+    """The record of the current epoch that was covered last; the next one has to follow it."""
+
+    source_offset: int
+    batch: int
+    sequence: int
+
+
+class RuleState(NamedTuple):
+    """What the rule knows of one intermediate partition."""
+
+    frontier: int
+    """The last accepted source offset; -1 when nothing was accepted."""
+    epoch: int
+    link: Link | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """One partition's commit metadata."""
+
+    rule: RuleState
+    source_identity: str
+    source_partitions: int
+    """How many partitions the source had when the copy began: one beyond is new, and is copied from its beginning."""
+    destination_topic_id: str
+    destination_known: int
+    """Destination offset of the last record whose delivery is known; every visible record after it is counted in `sent`."""
+    sent: int
+
+    def encode(self) -> str:
+        """The metadata string."""
+        link = list(self.rule.link) if self.rule.link else None
+        return orjson.dumps({
+            "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "i": self.source_identity,
+            "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
+        }).decode()
+
+
+def decode(metadata: str | None) -> Frontier:
+    """The frontier in a metadata string; ValueError, with the reason, when it is not one."""
+    if not metadata:
+        raise ValueError("the commit has no metadata")
+    if len(metadata) > BYTES_MAX:
+        raise ValueError(f"the metadata is longer than {BYTES_MAX} bytes")
+    fields = orjson.loads(metadata)
+    if not isinstance(fields, dict) or fields.get("v") != VERSION:
+        raise ValueError(f"not version {VERSION} of the frontier")
+    link = fields.get("l")
+    numbers = [fields.get(key) for key in "fecdn"] + list(link if isinstance(link, list) else [])
+    texts = [fields.get("i"), fields.get("t")]
+    if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
+        raise ValueError("a number is missing or out of range")
+    if not all(isinstance(text, str) for text in texts) or not (link is None or isinstance(link, list) and len(link) == 3):
+        raise ValueError("a field is missing or of the wrong kind")
+    rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None)
+    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"])

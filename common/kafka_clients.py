@@ -1,0 +1,141 @@
+"""The confluent-kafka clients, each with its safety options and why; and the one place where their errors are translated.
+
+librdkafka's defaults are made for throughput and convenience: they start reading at the end, read aborted records, commit by
+themselves and give up after a while. Nothing here is left to a default that matters.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from common.errors import AccessRefused, ClusterUnreachable, Fenced, HangingTransaction, RecordRefused, ReoError, StageFailed, TopicMissing
+from common.settings import Cluster, Settings
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+REQUEST_TIMEOUT_S = 10.0
+BATCH_OVERHEAD_BYTES = 512
+"""Framing around the records of a batch (61 bytes in message format v2), generously."""
+
+REFUSED = frozenset({
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION,
+})
+SILENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE, KafkaError.REQUEST_TIMED_OUT})
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
+REPLACED = frozenset({KafkaError._FENCED, KafkaError.FENCED_INSTANCE_ID, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID})
+
+
+def translate(error: KafkaError, doing: str) -> ReoError:
+    """The typed error for a client's error; `doing` says what was tried, and on which cluster or topic."""
+    code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
+    if code in REFUSED:
+        return AccessRefused(f"{text}. Check the credentials and the permissions of this principal")
+    if code in MISSING:
+        return TopicMissing(f"{text}. Create the topic, or correct its name in the settings")
+    if code in TOO_LARGE:
+        return RecordRefused(f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and .after.max.ms, of the topic")
+    if code in REPLACED:
+        return Fenced(f"{text}. A newer instance has taken over; if none should run, look for one with the same application and instance name")
+    if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
+        return HangingTransaction(f"{text}. Find the transaction with `kafka-transactions.sh find-hanging` and abort it, then start again")
+    if code in SILENT:
+        return ClusterUnreachable(f"{text}. Check the address and that the brokers run and can be reached from here")
+    return StageFailed(text)
+
+
+def once_reachable(cluster: Cluster, timeout_s: float, ask: Callable[[], Result]) -> Result:
+    """Ask until a broker answers; ClusterUnreachable after `timeout_s`. Other errors are translated at once."""
+    deadline = time.monotonic() + timeout_s
+    doing = f"the {cluster.name} cluster at {cluster.bootstrap_servers}"
+    while True:
+        try:
+            return ask()
+        except KafkaException as failed:
+            error = translate(failed.args[0], doing)
+            if not isinstance(error, ClusterUnreachable) or time.monotonic() > deadline:
+                raise error from None
+
+
+def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "client.id": f"{settings.application}-{role}",  # a name to find in the brokers' logs and quotas
+        "log_level": 3,  # errors; disconnects are normal and are seen in the metrics
+        "logger": logging.getLogger(f"librdkafka.{role}"),
+        "reconnect.backoff.max.ms": 1000,  # the default, 10 s, is how long a restarted broker would wait for us
+        "socket.keepalive.enable": True,
+        "topic.metadata.refresh.interval.ms": 10_000,  # how fast an added partition is seen
+    }
+
+
+def admin(cluster: Cluster, settings: Settings) -> AdminClient:
+    """For descriptions, offsets, creating topics and purging."""
+    return AdminClient(_base(cluster, settings, "admin"))
+
+
+def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
+    """A consumer without a group: it is assigned by hand, sees committed records only and stops at an unknown offset."""
+    return Consumer(_base(cluster, settings, "reader") | {
+        "group.id": settings.application,  # never joined: only `committed` asks for it
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,  # the only way to know that nothing visible follows: offsets also count markers and aborted records
+        "fetch.message.max.bytes": 10_485_760,
+        "fetch.wait.max.ms": 20,  # what is asked for is there already; waiting is for the end of a partition only
+        **more,
+    })
+
+
+def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
+    """The member of the group on the intermediate topic."""
+    classic = settings.text("deduplicator.group_protocol") == "classic"
+    session_ms = settings.number("deduplicator.session_timeout_ms")
+    return Consumer(_base(settings.destination, settings, f"deduplicator-{worker}") | {
+        "group.id": settings.application,
+        "group.instance.id": f"{settings.application}-{settings.instance}-{worker}",  # a restarted worker takes its predecessor's place at once
+        "group.protocol": "classic" if classic else "consumer",
+        **({"session.timeout.ms": session_ms, "heartbeat.interval.ms": session_ms // 4} if classic else {}),
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",  # a position that is gone is looked into (`deduplicator.intermediate`), never skipped
+        "enable.auto.commit": False,  # offsets belong to the transaction
+        "enable.auto.offset.store": False,
+        "fetch.wait.max.ms": 100,
+        "fetch.message.max.bytes": 4_194_304,
+        "queued.min.messages": 200_000,  # the fetcher runs ahead while a transaction commits
+        "queued.max.messages.kbytes": 131_072,  # the bound on memory, per worker
+        "max.poll.interval.ms": 600_000,
+        "check.crcs": True,
+    })
+
+
+def transactional_producer(settings: Settings, worker: int, letter: str, batch_bytes_max: int) -> Producer:
+    """One of the two producers that a worker uses in turn (`deduplicator.transaction`).
+
+    `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a record; librdkafka does not
+    split a batch that the broker refuses.
+    """
+    timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
+    return Producer(_base(settings.destination, settings, f"deduplicator-{worker}-{letter}") | {
+        "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
+        "transaction.timeout.ms": timeout_ms,
+        "enable.idempotence": True,
+        "acks": "all",
+        "message.timeout.ms": timeout_ms,  # not longer than the transaction; what is not delivered by then is aborted and done again
+        "linger.ms": min(settings.number("producer.linger_ms"), 5),
+        "batch.num.messages": 100_000,
+        "batch.size": max(1, min(1_000_000, batch_bytes_max - BATCH_OVERHEAD_BYTES)),
+        "message.max.bytes": 100_000_000,  # the broker's limit decides (RecordRefused), not the client's
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 262_144,
+        "compression.type": settings.text("producer.compression_type"),
+    })

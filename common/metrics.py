@@ -1,0 +1,51 @@
+"""Every metric, by name; the processes of the service write them, the supervisor serves them on one port.
+
+prometheus-client's multiprocess mode is the channel: each process maps a file of its own, so what a killed process had
+counted is not lost. The supervisor sets PROMETHEUS_MULTIPROC_DIR for its children before they import this module. Health
+is read from the same place (`reo.health`): a process says that it is alive and ready with two gauges.
+
+Labels are bounded: stages, topics, partitions, workers and fixed words.
+"""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import Counter, Gauge, Histogram
+
+PLACE = ("topic", "partition")
+RECORDS_IN = Counter("reo_records_in", "Records read. Stage one: source offsets passed, markers and aborted records included.", ("stage", *PLACE))
+RECORDS_OUT = Counter("reo_records_out", "Records written. Stage two: in committed transactions.", ("stage", *PLACE))
+DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not accept.", ("reason", *PLACE))
+TRANSACTIONS = Counter("reo_transactions", "Transactions of stage two by outcome: committed, aborted, unknown.", ("outcome",))
+TRANSACTION_SECONDS = Histogram("reo_transaction_seconds", "From begin to commit.", buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20))
+TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PLACE)
+LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, live.", ("stage", *PLACE), multiprocess_mode="livemostrecent")
+FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PLACE, multiprocess_mode="livemostrecent")
+EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent")
+RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
+REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
+PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PLACE, multiprocess_mode="livemostrecent")
+RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
+HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last went round its loop.", ("stage", "worker"), multiprocess_mode="livemostrecent")
+READY = Gauge("reo_ready", "1 when a process does its work.", ("stage", "worker"), multiprocess_mode="livemostrecent")
+
+DROP_REASONS = ("duplicate", "stale", "hole")
+
+
+class Pulse:
+    """One process's sign of life."""
+
+    def __init__(self, stage: str, worker: int = 0) -> None:
+        self.heartbeat = HEARTBEAT.labels(stage, str(worker))
+        self.readiness = READY.labels(stage, str(worker))
+        self.beat()
+        self.ready(False)
+
+    def beat(self) -> None:
+        """Say that the loop goes round."""
+        self.heartbeat.set(time.time())
+
+    def ready(self, yes: bool) -> None:
+        """Say whether the work is being done."""
+        self.readiness.set(1 if yes else 0)

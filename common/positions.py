@@ -1,0 +1,143 @@
+"""Where things stand: the ends of topics, the frontiers of the group, the newest origin on the intermediate topic.
+
+Both stages and the command line ask the same questions of the clusters; nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from common import frontier as frontiers
+from common import origin as origins
+from common.errors import ForeignRecord, FrontierUnreadable
+from common.frontier import Frontier
+from common.kafka_clients import REQUEST_TIMEOUT_S, translate
+from common.origin import Origin
+
+POLL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A group's commit on one intermediate partition: the next intermediate offset, and the frontier in the metadata."""
+
+    intermediate_offset: int
+    frontier: Frontier
+
+
+def listed(client: AdminClient, topic: str, partitions: Iterable[int], spec: OffsetSpec, committed_only: bool = False) -> dict[int, int]:
+    """Offsets per partition. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
+    isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    asked = {TopicPartition(topic, partition): spec for partition in partitions}
+    futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+    return {partition.partition: future.result().offset for partition, future in futures.items()}
+
+
+def ends(client: AdminClient, topic: str, partitions: Iterable[int], committed_only: bool = False) -> dict[int, int]:
+    """The next offset of each partition."""
+    return listed(client, topic, partitions, OffsetSpec.latest(), committed_only)
+
+
+def beginnings(client: AdminClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """The first offset that each partition still has."""
+    return listed(client, topic, partitions, OffsetSpec.earliest())
+
+
+def committed(consumer: Consumer, topic: str, partitions: Iterable[int], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[int, Committed]:
+    """The group's commits; a partition without one is left out. Offsets of an open transaction are waited for (KIP-447).
+
+    Raises HangingTransaction or another translated error when the answer does not come; FrontierUnreadable when a commit
+    is not ours.
+    """
+    asked = [TopicPartition(topic, partition) for partition in partitions]
+    doing = f"reading the frontier of group on topic {topic}"
+    try:
+        answers = consumer.committed(asked, timeout=timeout_s)
+    except KafkaException as failed:
+        raise translate(failed.args[0], doing) from None
+    found = {}
+    for answer in answers:
+        if answer.error is not None:
+            raise translate(answer.error, doing)
+        if answer.offset >= 0:
+            try:
+                found[answer.partition] = Committed(answer.offset, frontiers.decode(answer.metadata))
+            except ValueError as reason:
+                raise FrontierUnreadable(f"the committed offset of {topic}-{answer.partition} carries no frontier of reo ({reason}): another application "
+                                         "commits with this group; set application to a name of its own") from None
+    return found
+
+
+def newest_origins(reader: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, Origin]:
+    """The origin of the last record of each intermediate partition; `ranges` are (beginning, end). Empty partitions are left out."""
+    wanted = {partition: end - 1 for partition, (beginning, end) in ranges.items() if end > beginning}
+    found: dict[int, Origin] = {}
+    if not wanted:
+        return found
+    reader.assign([TopicPartition(topic, partition, offset) for partition, offset in wanted.items()])
+    deadline = time.monotonic() + POLL_S
+    try:
+        while len(found) < len(wanted) and time.monotonic() < deadline:
+            message = reader.poll(0.5)
+            if message is None or message.error() is not None:
+                continue
+            partition = message.partition()
+            if partition not in found:
+                found[partition] = origin_of(message)
+    finally:
+        reader.unassign()
+    return found
+
+
+def origin_of(message: object) -> Origin:
+    """The origin that an intermediate record carries; ForeignRecord when it has none or not one of this partition."""
+    headers = message.headers()  # type: ignore[attr-defined]
+    try:
+        if not headers or headers[-1][0] != origins.HEADER:
+            raise ValueError(f"its last header is not {origins.HEADER}")
+        origin = origins.parse(headers[-1][1])
+        if origin["p"] != message.partition():  # type: ignore[attr-defined]
+            raise ValueError(f"its origin is partition {origin['p']}")
+    except ValueError as reason:
+        where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"  # type: ignore[attr-defined]
+        raise ForeignRecord(f"the record on {where} was not written by stage one: {reason}. Find out who writes to the intermediate topic, stop it, and "
+                            "skip the record with kafka-delete-records.sh up to the offset after it; stage one writes again what is missing") from None
+    return origin
+
+
+def visible(reader: Consumer, topic: str, begins: Mapping[int, int]) -> Iterator[Message]:
+    """Every visible record of the partitions from the given offsets up to what is there now, then the end.
+
+    The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
+    markers and aborted records.
+    """
+    if not begins:
+        return
+    reader.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
+    unfinished = set(begins)
+    try:
+        while unfinished:
+            for message in reader.consume(1000, 0.05) or ():
+                error = message.error()
+                if error is None:
+                    if message.partition() in unfinished:
+                        yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(message.partition())
+                else:
+                    raise translate(error, f"reading {topic}-{message.partition()}")
+    finally:
+        reader.unassign()
+
+
+def first_visible(reader: Consumer, topic: str, partition: int, begin: int, end: int) -> int | None:
+    """The offset of the first visible record in [begin, end), or None: there may be markers and aborted records only."""
+    if begin >= end:
+        return None
+    found = next((int(message.offset()) for message in visible(reader, topic, {partition: begin})), end)
+    return found if found < end else None

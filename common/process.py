@@ -1,0 +1,41 @@
+"""What every stage process does around its work: settings from the environment, logs, signals, exit code.
+
+A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or with 1 for anything that
+nobody foresaw. The supervisor reads nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from common import logs, settings
+from common.errors import ReoError, SettingsInvalid
+from common.settings import Settings
+
+log = logging.getLogger(__name__)
+Stopping = Callable[[], bool]
+
+
+def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Settings | None = None) -> int:
+    """Do the work until it is done or SIGTERM or SIGINT asks for the end; returns the exit code."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        loaded = loaded or settings.load(os.environ)
+        logs.set_up(loaded, stage)
+        return work(loaded, stop.is_set) or 0
+    except SettingsInvalid as error:
+        print(f"{stage}: {error}", file=sys.stderr)
+        return error.exit_code
+    except ReoError as error:
+        log.error("%s: %s", type(error).__name__, error, extra={"facts": {"exit_code": error.exit_code}})
+        return error.exit_code
+    except Exception:
+        log.exception("unexpected, a defect of reo or of a library; the supervisor starts this process again")
+        return 1

@@ -1,0 +1,184 @@
+"""Settings: read, checked as a whole, and frozen, before any client is made.
+
+Sources, the later one wins: defaults, the settings file (`REO_SETTINGS_FILE` or `--settings`; TOML, YAML, JSON or INI, read by
+dynaconf), the environment, the command line. What the environment says is taken raw and converted by the kind that
+`common.settings_table` declares: dynaconf would read it as TOML, in which topic `2024` is a number and `1_000` is 1000.
+
+Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every unknown name in the file and
+every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable is an error. Variables that Kubernetes injects for a
+Service (`REO_PORT`, `KAFKA_CLUSTERS_SERVICE_HOST` …) are not ours and pass.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dynaconf import Dynaconf
+
+from common.errors import SettingsInvalid
+from common.settings_table import BY_ENVIRONMENT, BY_NAME, SETTINGS, Setting
+
+FILE_VARIABLE = "REO_SETTINGS_FILE"
+OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
+FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
+NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS"})
+"""Variables with our prefix that are not settings of a copy: where the file is, where the image keeps Spark's connector."""
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What Kafka allows: org.apache.kafka.common.internals.Topic."""
+FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+Value = str | int | bool
+
+
+class Cluster(NamedTuple):
+    """One side: `name` is how messages call it."""
+
+    name: str
+    bootstrap_servers: str
+
+
+class Settings:
+    """The checked values, by attribute for what is used together and by dotted name for the rest."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self.values = dict(values)
+        self.source = Cluster("source", self.text("source.bootstrap_servers"))
+        self.destination = Cluster("destination", self.text("destination.bootstrap_servers"))
+        self.source_topic = self.text("source.topic")
+        self.destination_topic = self.text("destination.topic") or self.source_topic
+        self.intermediate_topic = self.text("intermediate.topic") or f"{self.destination_topic}-proxy"
+        self.application = self.text("application") or f"reo-{self.destination_topic}"
+        self.instance = self.text("instance") or socket.gethostname()
+        self.stop_at_end = bool(self.values["stop_at_end"])
+
+    def text(self, name: str) -> str:
+        """A setting of kind text."""
+        return str(self.values[name])
+
+    def number(self, name: str) -> int:
+        """A setting of kind integer."""
+        return int(self.values[name])
+
+    def as_environment(self) -> dict[str, str]:
+        """The environment that gives a child process exactly these settings."""
+        return {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if value != ""}
+
+
+def is_ours(variable: str) -> bool:
+    """Whether an environment variable gives a setting: what a child gets instead is `Settings.as_environment`."""
+    return variable in BY_ENVIRONMENT or variable == FILE_VARIABLE
+
+
+def load(environment: Mapping[str, str], file: str | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
+    """Read and check everything; SettingsInvalid lists all that is wrong."""
+    wrong: list[str] = []
+    raw: dict[str, tuple[str, Any]] = {}
+    file = file or environment.get(FILE_VARIABLE)
+    if file:
+        raw.update(_from_file(file, wrong))
+    raw.update(_from_environment(environment, wrong))
+    for name, text in (arguments or {}).items():
+        raw[name] = (f"--{name.replace('_', '-')}", text)
+    values = {setting.name: _value(setting, raw, wrong) for setting in SETTINGS}
+    checked = {name: value for name, value in values.items() if value is not None}
+    if not wrong:
+        wrong.extend(_contradictions(Settings(checked)))
+    if wrong:
+        raise SettingsInvalid("\n  ".join([f"{len(wrong)} setting(s) are wrong:", *wrong]))
+    return Settings(checked)
+
+
+def _from_file(file: str, wrong: list[str]) -> dict[str, tuple[str, Any]]:
+    if not Path(file).is_file():
+        wrong.append(f"{file}: there is no such settings file")
+        return {}
+    try:
+        tree = Dynaconf(settings_files=[str(Path(file).resolve())], loaders=[], environments=False, core_loaders=["TOML", "YAML", "JSON", "INI"]).as_dict()
+    except Exception as unreadable:  # each of dynaconf's parsers has exceptions of its own
+        wrong.append(f"{file}: can not be read: {unreadable}")
+        return {}
+    found = {}
+    for name, value in _flatten(tree):
+        if name in BY_NAME:
+            found[name] = (f"{file}: {name}", value)
+        else:
+            wrong.append(f"{file}: unknown setting {name}{_nearest(name, BY_NAME)}")
+    return found
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in tree.items():
+        name = f"{prefix}{key}".lower()
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[str, tuple[str, Any]]:
+    found: dict[str, tuple[str, Any]] = {}
+    for variable, text in environment.items():
+        setting = BY_ENVIRONMENT.get(variable)
+        if setting is None:
+            if OURS.match(variable) and variable not in NOT_SETTINGS and not FROM_KUBERNETES.fullmatch(variable):
+                wrong.append(f"{variable}: unknown setting{_nearest(variable, BY_ENVIRONMENT)}")
+        elif setting.name in found and found[setting.name][1] != text:
+            wrong.append(f"{variable} and {found[setting.name][0]} name the same setting and contradict each other")
+        else:
+            found[setting.name] = (variable, text)
+    return found
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str]) -> Value | None:
+    if setting.name not in raw:
+        if setting.required:
+            wrong.append(f"{' or '.join(setting.environment)} is missing: {setting.meaning}")
+        return setting.default
+    where, given = raw[setting.name]
+    try:
+        return _convert(setting, given)
+    except ValueError as reason:
+        wrong.append(f"{where}: {reason}")
+        return setting.default
+
+
+def _convert(setting: Setting, given: Any) -> Value:
+    text = str(given).strip()
+    if setting.kind == "flag":
+        if text.lower() not in FLAGS:
+            raise ValueError(f"true or false is expected, not {text!r}")
+        return FLAGS[text.lower()]
+    if setting.kind == "integer":
+        if not re.fullmatch(r"-?\d{1,12}", text) or not setting.least <= int(text) <= setting.most:
+            raise ValueError(f"a whole number from {setting.least} to {setting.most} is expected, not {text!r}")
+        return int(text)
+    if setting.kind == "start" and not re.fullmatch(r"earliest|latest|\d{1,15}", text):
+        raise ValueError(f"earliest, latest or a timestamp in ms is expected, not {text!r}")
+    if setting.choices and text not in setting.choices:
+        raise ValueError(f"one of {', '.join(setting.choices)} is expected, not {text!r}")
+    if setting.required and not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _contradictions(settings: Settings) -> Iterable[str]:
+    topics = {"source.topic": settings.source_topic, "destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
+    for name, topic in topics.items():
+        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            yield f"{name}: {topic!r} is not a legal topic name (letters, digits, dot, underscore, hyphen; at most 249)"
+    if settings.intermediate_topic == settings.destination_topic:
+        yield f"intermediate.topic and destination.topic are both {settings.destination_topic!r}"
+    if settings.intermediate_topic == settings.source_topic and settings.source == settings.destination:
+        yield f"intermediate.topic and source.topic are both {settings.source_topic!r}"
+    if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
+        yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

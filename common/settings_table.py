@@ -1,0 +1,86 @@
+"""Every setting, in one table: name, kind, default, other names, meaning. README's table is generated from it.
+
+A setting has one dotted name. In a settings file that is `[section] key`; in the environment it is `REO_SECTION_KEY`, and,
+where kafka-reo has the same thing, kafka-reo's name. Defaults follow kafka-reo's where nothing speaks against it; the
+meaning says where they do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["text", "integer", "flag", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; `choices` or the range `least`..`most` bound it, `required` ones have no default."""
+
+    name: str
+    kind: Kind
+    default: str | int | bool | None
+    meaning: str
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 2**31 - 1
+    required: bool = False
+
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """The names by which the environment may give it; the first is reo's own."""
+        return ("REO_" + self.name.upper().replace(".", "_"), *self.aliases)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("application", "text", "", "Name of this copy: the consumer group and the prefix of the transactional ids. Default `reo-<destination topic>`.",
+            ("APPLICATION_NAME",)),
+    Setting("instance", "text", "", "Name of this instance, stable over restarts: a restarted one takes its predecessor's place at once. Default: the host name."),
+    Setting("source.bootstrap_servers", "text", None, "Brokers of the source cluster, `host:port,…`.",
+            ("KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS",), required=True),
+    Setting("source.topic", "text", None, "The topic to copy.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",), required=True),
+    Setting("source.start", "start", "earliest",
+            "Where a copy without a frontier begins: `earliest`, `latest`, or a timestamp in ms since 1970 UTC.", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
+    Setting("source.fetch_min_bytes", "integer", 1, "Least bytes of an answer to a fetch from the source. kafka-reo: 1048576, which costs latency.",
+            ("KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",), least=1),
+    Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
+            ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
+    Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),
+    Setting("destination.zero_timestamp", "text", "refuse",
+            "A record with timestamp 0 (1970-01-01T00:00:00.000Z), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
+    Setting("intermediate.topic", "text", "", "The topic between the stages, on the destination cluster. Default `<destination topic>-proxy`.",
+            ("KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY",)),
+    Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
+            ("STREAMS_REPLICATION_FACTOR",), least=-1, most=32767),
+    Setting("producer.linger_ms", "integer", 10, "How long a batch waits for more records, in both stages.", ("KAFKA_CONFIG_PRODUCER_LINGER_MS",), most=1000),
+    Setting("producer.compression_type", "text", "none", "Of what both stages write. kafka-reo: gzip, which is the slowest.",
+            ("KAFKA_CONFIG_PRODUCER_COMPRESSION_TYPE",), choices=("none", "gzip", "snappy", "lz4", "zstd")),
+    Setting("producer.delivery_timeout_ms", "integer", 604_800_000,
+            "How long stage one tries to deliver a record (7 days). Stage two tries for one transaction, then aborts and does it again, without end.",
+            ("KAFKA_CONFIG_PRODUCER_DELIVERY_TIMEOUT_MS",), least=120_000),
+    Setting("producer.acks", "text", "all", "Only `all` is accepted: with less, an acknowledged record can be lost.",
+            ("KAFKA_CONFIG_PRODUCER_ACKS",), choices=("all", "-1")),
+    Setting("replicator.memory_mb", "integer", 640, "Heap of stage one's JVM.", least=256, most=1_048_576),
+    Setting("replicator.batch_s", "integer", 300, "Length of a Real-Time-Mode batch. Each boundary stalls the flow for 0.3-0.5 s.", least=5, most=86_400),
+    Setting("replicator.drain_s", "integer", 10, "How long a new run waits for stage two to catch up before it begins.", most=3600),
+    Setting("deduplicator.workers", "integer", 1, "Processes of stage two in this instance; they share the partitions. kafka-reo: 3.",
+            ("STREAMS_NUM_STREAM_THREADS",), least=1, most=64),
+    Setting("deduplicator.group_protocol", "text", "classic",
+            "Consumer group protocol: `classic`, or `consumer` (KIP-848), with which a killed worker's partitions wait for the broker's session time-out.",
+            choices=("classic", "consumer")),
+    Setting("deduplicator.session_timeout_ms", "integer", 10_000, "After this silence another worker takes the partitions (classic protocol).", least=1000),
+    Setting("deduplicator.transaction_timeout_ms", "integer", 20_000,
+            "A dead worker's open transaction blocks read_committed readers of the destination for this long, plus up to 10 s.", least=5000, most=900_000),
+    Setting("deduplicator.transaction_records", "integer", 20_000, "Most records of one transaction.", least=1, most=90_000),
+    Setting("deduplicator.without_frontier", "text", "refuse",
+            "A destination with records but no frontier: `refuse` stops, `append` copies from `source.start` behind what is there.", choices=("refuse", "append")),
+    Setting("metrics.port", "integer", 7081, "Port of /metrics, /livez and /readyz; 0 takes a free one.", most=65_535),
+    Setting("log.format", "text", "text", "One event a line: `text` or `json`.", choices=("text", "json")),
+    Setting("log.level", "text", "INFO", "Least level that is written.", choices=("DEBUG", "INFO", "WARNING", "ERROR")),
+    Setting("connect_timeout_s", "integer", 30, "How long a start waits for a cluster before it says that it can not be reached.", least=1, most=3600),
+    Setting("stop_at_end", "flag", False, "Copy what is there at the start, then end with exit code 0 (`--stop-at-end`)."),
+)
+
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+BY_ENVIRONMENT = {name: setting for setting in SETTINGS for name in setting.environment}

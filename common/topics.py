@@ -1,0 +1,153 @@
+"""Topics: what the source looks like, and making the intermediate and the destination topic fit it.
+
+The intermediate topic has exactly the source's partitions, because intermediate partition p holds source partition p and
+nothing else. The destination has at least as many. `prepare` is idempotent; every process of the service may call it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from common.errors import Cycle, SourceRecreated, TopicMissing, TopicsUnfit
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, translate
+from common.origin import identity_of
+from common.settings import Cluster, Settings
+
+log = logging.getLogger(__name__)
+
+WRAPPED_EXTRA_BYTES = 4096
+"""Room for the origin header (about 130 bytes) and for the framing of a batch around one record."""
+COPIED_CONFIG = ("retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes", "segment.ms",
+                 "min.compaction.lag.ms", "delete.retention.ms", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+"""What the copy takes over from the source when it is created. Not the replication: that is a setting."""
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as its cluster describes it; `identity` tells a recreated one from the one before."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    cluster_id: str
+
+    @property
+    def identity(self) -> str:
+        """See `common.origin.identity_of`."""
+        return identity_of(self.cluster_id, self.name, self.topic_id)
+
+
+def describe(client: AdminClient, name: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic | None:
+    """The topic, or None when it does not exist; KafkaException when the cluster does not answer."""
+    cluster_id = client.describe_cluster(request_timeout=timeout_s).result().cluster_id
+    try:
+        found = client.describe_topics(TopicCollection([name]), request_timeout=timeout_s)[name].result()
+    except KafkaException as failed:
+        if failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+    topic_id = str(found.topic_id)
+    return Topic(name, "" if topic_id == NO_TOPIC_ID else topic_id, len(found.partitions), cluster_id)
+
+
+def source(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic:
+    """The source topic; TopicMissing when there is none."""
+    found = once_reachable(settings.source, timeout_s, lambda: describe(client, settings.source_topic))
+    if found is None:
+        raise TopicMissing(f"the source topic {settings.source_topic} does not exist at {settings.source.bootstrap_servers}: "
+                           "create it, or correct source.topic")
+    return found
+
+
+def check_identity(copied: str, now: Topic) -> None:
+    """SourceRecreated when the topic is not the one that a frontier speaks of."""
+    if copied != now.identity:
+        raise SourceRecreated(f"the source topic {now.name} is another one than the one that was copied (identity {copied}, now {now.identity}): it was "
+                              "deleted and made again, or the address leads to another cluster. To copy the new one, give it another destination.topic")
+
+
+def prepare(settings: Settings) -> Topic:
+    """Create or extend what is missing, refuse what can not hold an exact copy, and return the source topic."""
+    timeout_s = settings.number("connect_timeout_s")
+    source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
+    copied = source(settings, source_admin, timeout_s)
+    intermediate, destination = (
+        once_reachable(settings.destination, timeout_s, lambda name=name: describe(destination_admin, name))  # type: ignore[misc]
+        for name in (settings.intermediate_topic, settings.destination_topic))
+    if destination is not None and destination.identity == copied.identity:
+        raise Cycle(f"source and destination are the same topic of the same cluster ({copied.name}, cluster {copied.cluster_id}): "
+                    "give destination.topic another name")
+    if intermediate is not None and intermediate.partitions > copied.partitions:
+        raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {copied.partitions}: "
+                          "they have to be equal; name another intermediate.topic")
+    followed = intermediate.partitions if intermediate is not None else copied.partitions
+    if destination is not None and destination.partitions < followed:
+        raise TopicsUnfit(f"the destination topic {destination.name} has {destination.partitions} partitions, the source topic {copied.partitions}: "
+                          "add partitions to it, or name another destination.topic")
+    config = _config_of(source_admin, settings.source, copied.name)
+    replication = settings.number("topics.replication_factor")
+    limit = int(config.get("max.message.bytes", 1_048_588))
+    _make(destination_admin, settings.destination, destination, NewTopic(
+        settings.destination_topic, copied.partitions, replication, config=config | {"message.timestamp.type": "CreateTime"}))
+    _make(destination_admin, settings.destination, intermediate, NewTopic(
+        settings.intermediate_topic, copied.partitions, replication, config={
+            "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1",  # nothing expires unread; stage two purges what it has committed
+            "max.message.bytes": str(limit + WRAPPED_EXTRA_BYTES), "message.timestamp.type": "LogAppendTime"}))
+    _check_existing(destination_admin, settings, limit)
+    return copied
+
+
+def _config_of(client: AdminClient, cluster: Cluster, name: str) -> dict[str, str]:
+    """The configuration of a topic that differs from its broker's, as far as a copy takes it over."""
+    entries = _all_config(client, cluster, name)
+    return {key: str(entries[key].value) for key in COPIED_CONFIG
+            if key in entries and (not entries[key].is_default or key == "max.message.bytes") and entries[key].value is not None}
+
+
+def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, object]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    try:
+        return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()  # type: ignore[no-any-return]
+    except KafkaException as failed:
+        raise translate(failed.args[0], f"reading the configuration of topic {name} of the {cluster.name} cluster") from None
+
+
+def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
+    """The topic's max.message.bytes: the limit on a batch of records as the broker stores it."""
+    return int(_all_config(client, cluster, name)["max.message.bytes"].value)  # type: ignore[attr-defined]
+
+
+def compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
+    """Whether the topic's cleanup can take records out of its middle."""
+    return "compact" in str(_all_config(client, cluster, name)["cleanup.policy"].value)  # type: ignore[attr-defined]
+
+
+def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic) -> None:
+    """Create the topic, or add the partitions that it lacks."""
+    try:
+        if existing is None:
+            log.info("creating topic %s with %d partitions", wanted.topic, wanted.num_partitions)
+            client.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[wanted.topic].result()
+        elif existing.partitions < wanted.num_partitions:
+            log.info("adding partitions to topic %s: %d, then %d", wanted.topic, existing.partitions, wanted.num_partitions)
+            client.create_partitions([NewPartitions(wanted.topic, wanted.num_partitions)], request_timeout=REQUEST_TIMEOUT_S)[wanted.topic].result()
+    except KafkaException as failed:
+        if failed.args[0].code() not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):  # another process was first
+            raise translate(failed.args[0], f"creating topic {wanted.topic} on the {cluster.name} cluster") from None
+
+
+def _check_existing(client: AdminClient, settings: Settings, source_limit: int) -> None:
+    """TopicsUnfit for a destination that would replace timestamps; a warning for one that takes smaller records."""
+    entries = _all_config(client, settings.destination, settings.destination_topic)
+    if str(entries["message.timestamp.type"].value) != "CreateTime":  # type: ignore[attr-defined]
+        raise TopicsUnfit(f"the destination topic {settings.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
+                          "set it to CreateTime")
+    limit = int(entries["max.message.bytes"].value)  # type: ignore[attr-defined]
+    if limit < source_limit:
+        log.warning("the destination topic takes records of up to %d bytes, the source topic has up to %d: a larger one will stop the copy",
+                    limit, source_limit)

@@ -1,0 +1,109 @@
+"""The frontier held against the data: does the destination have exactly what the frontier says was written?
+
+A transaction is atomic by contract, and was seen torn (a broker killed between the two kinds of markers: output committed,
+offsets not). So the frontier says where the output stood, and every assignment reads the destination from there:
+
+- exactly `sent` visible records after `known`: the frontier is true;
+- more: they are either the output of a torn transaction, then they are the very next records that the rule accepts, or a
+  foreign writer's. The loop finds out: it holds each accepted record against the next surplus one (`Surplus.covers`);
+- fewer: the destination lost records, unless retention or compaction took them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Message
+
+from common.errors import DestinationTruncated, ForeignWriter
+from common.frontier import Frontier
+from common.metrics import TORN
+from common.positions import visible
+from deduplicator.destination import Output
+from deduplicator.unwrap import Record
+
+log = logging.getLogger(__name__)
+SURPLUS_MAX = 100_000
+"""More than one transaction can hold (`deduplicator.transaction_records`): only one can be torn, the next waits for it."""
+
+
+@dataclass(slots=True)
+class Surplus:
+    """Visible records of one destination partition that the frontier does not know of, and where the last known one is."""
+
+    topic: str
+    partition: int
+    known: int
+    records: deque[tuple[int, Record]] = field(default_factory=deque)
+
+    def covers(self, records: Sequence[Record]) -> int:
+        """How many of the next accepted records are there already; ForeignWriter when one differs from what is there."""
+        covered = 0
+        for record in records:
+            if not self.records:
+                break
+            offset, there = self.records[0]
+            if there != record:
+                raise ForeignWriter(
+                    f"the record on {self.topic}-{self.partition} at offset {offset} was not written by this copy: somebody else writes to the destination "
+                    "topic. Stop the other writer; then copy to a new topic, or delete that record")
+            self.records.popleft()
+            self.known = offset
+            covered += 1
+        if covered:
+            TORN.labels(self.topic, str(self.partition)).inc(covered)
+            log.warning("%s-%d: %d records of a torn transaction are at the destination already; the frontier moves over them",
+                        self.topic, self.partition, covered)
+        return covered
+
+
+def held_against_data(reader: Consumer, topic: str, frontiers: Mapping[int, Frontier], beginnings: Mapping[int, int], ends: Mapping[int, int],
+                      compacted: bool) -> tuple[dict[int, Output], dict[int, Surplus]]:
+    """Read each partition after its known record; where the output stands, and what is there beyond the frontier.
+
+    Retention takes the oldest records, so what it took begins before `beginnings`; compaction takes any, so there fewer records
+    than were sent prove nothing.
+    """
+    for partition, frontier in frontiers.items():
+        if frontier.destination_known >= ends[partition]:
+            raise _truncated(topic, partition, f"record {frontier.destination_known} was written, the partition ends at {ends[partition]}")
+    begins = {partition: max(frontier.destination_known + 1, beginnings[partition]) for partition, frontier in frontiers.items()}
+    counted = dict.fromkeys(frontiers, 0)
+    outputs = {partition: Output(frontier.destination_known, 0) for partition, frontier in frontiers.items()}
+    surplus: dict[int, Surplus] = {}
+    for message in visible(reader, topic, begins):
+        partition, offset = message.partition(), message.offset()
+        if counted[partition] < frontiers[partition].sent:
+            counted[partition] += 1
+            outputs[partition].known = offset
+        else:
+            _add(surplus.setdefault(partition, Surplus(topic, partition, outputs[partition].known)), message)
+    vanishing = {partition for partition, frontier in frontiers.items() if compacted or beginnings[partition] > frontier.destination_known + 1}
+    _missing(topic, frontiers, counted, vanishing)
+    return outputs, surplus
+
+
+def _add(found: Surplus, message: Message) -> None:
+    found.records.append((message.offset(), Record(message.key(), message.value(), message.headers() or [], message.timestamp()[1])))
+    if len(found.records) > SURPLUS_MAX:
+        raise ForeignWriter(f"{found.topic}-{found.partition} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
+                            "write: somebody else writes to the destination topic. Stop the other writer; then copy to a new topic")
+
+
+def _missing(topic: str, frontiers: Mapping[int, Frontier], counted: Mapping[int, int], vanishing: Set[int]) -> None:
+    for partition, frontier in frontiers.items():
+        if counted[partition] == frontier.sent:
+            continue
+        if partition not in vanishing:
+            raise _truncated(topic, partition, f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[partition]} are there")
+        log.warning("%s-%d: %d of the last %d records are gone by retention or compaction; the frontier can not be checked", topic, partition,
+                    frontier.sent - counted[partition], frontier.sent)
+
+
+def _truncated(topic: str, partition: int, seen: str) -> DestinationTruncated:
+    return DestinationTruncated(f"{topic}-{partition} lacks records that were committed ({seen}): the destination cluster lost data or records were deleted. "
+                                "Copy to a new topic, or restore this one")
+

@@ -1,0 +1,103 @@
+"""The destination: where accepted records go, in the same transaction as the frontier.
+
+`Destination` is all that the loop knows. `KafkaDestination` writes to a topic; it also keeps, per partition, what the check at
+the next start needs (`Output`): the offset of the last record whose delivery is known and how many were sent after it.
+Delivery reports are asked for one record per partition and transaction, the last, and never waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from deduplicator.transaction import InTurn
+from deduplicator.unwrap import Record
+
+
+@dataclass(slots=True)
+class Output:
+    """Where a destination partition stands: every visible record after offset `known` is one of `sent`."""
+
+    known: int
+    sent: int
+
+
+class Destination(Protocol):
+    """A transaction at a time: begin, write, commit; `abort` after a failure of the caller's own."""
+
+    outputs: dict[int, Output]
+
+    def begin(self) -> None:
+        """Open a transaction."""
+
+    def write(self, partition: int, records: Sequence[Record]) -> None:
+        """Write records in order to one partition, in the open transaction."""
+
+    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
+        """Commit the records together with the offsets and their metadata, which are asked for last."""
+
+    def abort(self) -> None:
+        """Undo the open transaction."""
+
+
+class KafkaDestination:
+    """Records go to the topic's partition of the same number, with their own timestamp."""
+
+    def __init__(self, topic: str, producers: InTurn) -> None:
+        self.topic = topic
+        self.producers = producers
+        self.outputs: dict[int, Output] = {}
+        self._client: Producer | None = None
+        self._delivered: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Open a transaction of the producer whose turn it is."""
+        self._delivered = {}
+        self._client = self.producers.begin()
+
+    def write(self, partition: int, records: Sequence[Record]) -> None:
+        """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
+        client = self._client
+        assert client is not None
+        produce, topic = client.produce, self.topic
+        last = len(records) - 1
+        try:
+            for position, (key, value, headers, timestamp_ms) in enumerate(records):
+                on_delivery = self._report if position == last else None
+                while True:
+                    try:
+                        produce(topic, value, key, partition, None, on_delivery, timestamp_ms, headers)  # by position: faster than by name
+                        break
+                    except BufferError:  # the client's queue is full: let it send
+                        client.poll(0.05)
+        except KafkaException as failed:
+            raise self.producers.current.failed(failed, f"writing to {topic}-{partition}") from None
+        self.outputs[partition].sent += len(records)
+
+    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
+        """Offsets last, then EndTxn; afterwards the deliveries are known."""
+        producer = self.producers.current
+        producer.send_offsets(offsets(), member)
+        producer.commit()
+        assert self._client is not None
+        self._client.poll(0)
+        for partition, known in self._delivered.items():
+            self.outputs[partition] = Output(known, 0)
+
+    def abort(self) -> None:
+        """Abort, or throw the producer away when the abort is in doubt."""
+        producer = self.producers.current
+        if not producer.abort():
+            producer.discard()
+
+    def _report(self, error: object, message: Any) -> None:
+        if error is None and message.offset() >= 0:
+            self._delivered[message.partition()] = message.offset()
+
+
+def offsets_with_metadata(topic: str, positions: Mapping[int, tuple[int, str]]) -> list[TopicPartition]:
+    """What `send_offsets_to_transaction` takes: per partition the next offset and the frontier's metadata string."""
+    return [TopicPartition(topic, partition, offset, metadata) for partition, (offset, metadata) in positions.items()]

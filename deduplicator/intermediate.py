@@ -1,0 +1,163 @@
+"""The seam, stage two's side: the group's member on the intermediate topic.
+
+It hands out batches, tells its owner which partitions came and went, and deletes what is committed. Callbacks of the group run
+inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`): giving partitions up therefore needs nothing
+but forgetting them, and losing them can not leave anything half done.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from common.errors import Fenced, StageFailed
+from common.kafka_clients import translate
+from common.metrics import LAG, PURGED, REBALANCES
+
+log = logging.getLogger(__name__)
+WAIT_S = 0.2
+PURGE_EVERY_S = 10.0
+METADATA_MAGIC = b"CGMDv2:"
+
+
+class PositionGone(Exception):
+    """A partition's position is no longer on the intermediate topic."""
+
+
+class Intermediate:
+    """The consumer; `given` gets partitions and returns their offsets, `taken` gets those that are gone."""
+
+    def __init__(self, consumer: Consumer, topic: str, incremental: bool,
+                 given: Callable[[list[int]], Mapping[int, int]], taken: Callable[[list[int]], None]) -> None:
+        self.consumer = consumer
+        self.topic = topic
+        self.incremental = incremental
+        self.given = given
+        self.taken = taken
+        consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def batch(self, records_max: int) -> list[Message]:
+        """What is there now, at most `records_max`; waits WAIT_S for the first, so that a lone record is not held up."""
+        first = self.consumer.poll(WAIT_S)
+        if first is None:
+            return []
+        messages = [first, *self.consumer.consume(records_max - 1, 0)] if records_max > 1 else [first]
+        for message in messages:
+            if message.error() is not None:
+                raise self._failed(message.error())
+        return messages
+
+    def _failed(self, error: KafkaError) -> Exception:
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            return PositionGone(error.str())
+        typed = translate(error, f"consuming {self.topic}")
+        return typed if isinstance(typed, Fenced) else StageFailed(str(typed))
+
+    def member(self) -> Any:
+        """The group metadata that fences this member's offsets.
+
+        Raises StageFailed when the member has no generation or no id: a broker takes such a commit without any check (it is how
+        simple consumers commit), so a worker that was thought dead could overwrite its successor's frontier.
+        """
+        metadata = self.consumer.consumer_group_metadata()
+        generation, member_id = parse_member(metadata)
+        if generation < 0 or not member_id:
+            raise StageFailed(f"this worker is not a member of the group now (generation {generation}): the transaction is not sent")
+        return metadata
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has this worker, with partitions or as a spare."""
+        return parse_member(self.consumer.consumer_group_metadata())[0] >= 0
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Go on reading there."""
+        for partition, offset in offsets.items():
+            self.consumer.seek(TopicPartition(self.topic, partition, offset))
+
+    def report_lag(self, next_offsets: Mapping[int, int]) -> None:
+        """Set the lag from what the last fetches said of the ends; asks nobody."""
+        for partition, next_offset in next_offsets.items():
+            _, end = self.consumer.get_watermark_offsets(TopicPartition(self.topic, partition), cached=True)
+            if end >= 0:
+                LAG.labels("deduplicator", self.topic, str(partition)).set(max(0, end - next_offset))
+
+    def close(self) -> None:
+        """Leave the group."""
+        self.consumer.close()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = [partition.partition for partition in partitions]
+        log.info("partitions %s of %s are assigned", numbers, self.topic)
+        REBALANCES.labels("assigned").inc()
+        offsets = self.given(numbers)
+        placed = [TopicPartition(self.topic, partition, offsets[partition]) for partition in numbers]
+        (consumer.incremental_assign if self.incremental else consumer.assign)(placed)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._gone("revoked", consumer, partitions)
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._gone("lost", consumer, partitions)
+
+    def _gone(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = [partition.partition for partition in partitions]
+        log.info("partitions %s of %s are %s", numbers, self.topic, event)
+        REBALANCES.labels(event).inc()
+        self.taken(numbers)
+        if self.incremental:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+
+def parse_member(metadata: bytes) -> tuple[int, str]:
+    """Generation and member id in librdkafka's serialised group metadata (rd_kafka_consumer_group_metadata_write).
+
+    The form is: magic, generation (int32, host order), group id, NUL, member id, NUL, and a flag with the instance id.
+    """
+    if not metadata.startswith(METADATA_MAGIC):
+        raise StageFailed("the client's group metadata has an unknown form: this version of confluent-kafka is not supported")
+    start = len(METADATA_MAGIC)
+    generation = int.from_bytes(metadata[start:start + 4], sys.byteorder, signed=True)
+    _, member_id, _ = metadata[start + 4:].split(b"\0", 2)
+    return generation, member_id.decode()
+
+
+class Purge:
+    """Deletes committed records of the intermediate topic now and then, as Kafka Streams does with its repartition topics."""
+
+    def __init__(self, client: AdminClient, topic: str) -> None:
+        self.client = client
+        self.topic = topic
+        self.due = time.monotonic() + PURGE_EVERY_S
+        self.done: dict[int, int] = {}
+        self.pending: dict[TopicPartition, Any] = {}
+
+    def up_to(self, committed: Mapping[int, int]) -> None:
+        """Ask for the deletion of what is below the committed offsets, if it is time; never waits."""
+        if time.monotonic() < self.due:
+            return
+        self.due = time.monotonic() + PURGE_EVERY_S
+        self._collect()
+        wanted = [TopicPartition(self.topic, partition, offset) for partition, offset in committed.items() if offset > self.done.get(partition, 0)]
+        if wanted and not self.pending:
+            self.pending = self.client.delete_records(wanted)
+
+    def _collect(self) -> None:
+        for place, future in list(self.pending.items()):
+            if not future.done():
+                continue
+            del self.pending[place]
+            try:
+                future.result()
+                self.done[place.partition] = place.offset
+                PURGED.labels(self.topic, str(place.partition)).set(place.offset)
+            except KafkaException as failed:
+                log.warning("%s-%d can not be purged, it will grow: %s", self.topic, place.partition, failed.args[0].str())

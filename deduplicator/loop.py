@@ -1,0 +1,166 @@
+"""Stage two's loop: one round is one transaction.
+
+    1. consume   a batch from the intermediate topic          crash: nothing happened
+    2. decide    which records are new (`rule`), pure         crash: nothing happened
+    3. begin     a transaction of the producer in turn        crash: an empty transaction is aborted by the successor
+    4. write     the new records, unwrapped                   crash: aborted; nobody sees them
+    5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits until that is certain
+    6. commit    both become visible together                 crash before the answer: the successor reads which way it went
+
+The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
+gone on from: the same path as after an assignment. No transaction is open across a poll, so partitions are never given up
+with one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from common.errors import RecordRefused, SourceRecreated
+from common.frontier import RuleState
+from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, TRANSACTIONS, Pulse
+from common.settings import Settings
+from deduplicator.destination import Destination, Output, offsets_with_metadata
+from deduplicator.intermediate import Intermediate, PositionGone
+from deduplicator.rule import Decision, decide
+from deduplicator.start import Assigned, Starter
+from deduplicator.transaction import TransactionFailed
+from deduplicator.unwrap import PartitionBatch, Record, by_partition
+
+log = logging.getLogger(__name__)
+Work = dict[int, tuple[PartitionBatch, Decision]]
+
+
+class Loop:
+    """The state of one worker: what it holds for each of its partitions."""
+
+    def __init__(self, settings: Settings, starter: Starter, destination: Destination, pulse: Pulse) -> None:
+        self.settings = settings
+        self.starter = starter
+        self.destination = destination
+        self.pulse = pulse
+        self.assigned: dict[int, Assigned] = {}
+        self.intermediate: Intermediate
+        self.records_max = settings.number("deduplicator.transaction_records")
+        self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
+
+    def round(self) -> None:
+        """Steps 1 to 6, or the way back after a failure."""
+        self.pulse.beat()
+        try:
+            work = self.decided(self.intermediate.batch(self.records_max))
+            if work:
+                self.transact(work)
+        except (TransactionFailed, PositionGone) as failed:
+            log.warning("reading the frontier again after: %s", failed)
+            self.intermediate.seek(self.given(list(self.assigned)))
+
+    def decided(self, messages: list) -> Work:  # type: ignore[type-arg]
+        """Step 2, for every partition of the batch that is still ours."""
+        work: Work = {}
+        for partition, batch in by_partition(messages).items():
+            state = self.assigned.get(partition)
+            if state is not None:
+                work[partition] = (batch, decide(state.frontier.rule, batch.origins))
+                self._same_source(state, batch, work[partition][1])
+        return work
+
+    def transact(self, work: Work) -> None:
+        """Steps 3 to 6; then the state moves."""
+        begun = time.monotonic()
+        member = self.intermediate.member()
+        self.destination.begin()
+        try:
+            written = {partition: self._write(partition, batch, decision) for partition, (batch, decision) in work.items()}
+            moved = {partition: self._moved(partition, batch.next_offset, decision.state) for partition, (batch, decision) in work.items()}
+            self._commit(moved, member)
+        except RecordRefused as refused:
+            raise RecordRefused(f"{refused} {_largest(work)}") from None
+        except TransactionFailed:
+            raise
+        except Exception:
+            self.destination.abort()
+            raise
+        TRANSACTION_SECONDS.observe(time.monotonic() - begun)
+        self.assigned.update(moved)
+        for partition, (batch, decision) in work.items():
+            self._count(partition, batch, decision, written[partition])
+
+    def given(self, partitions: list[int]) -> Mapping[int, int]:
+        """Partitions were assigned, or have to be read again: their frontiers, checked; first ones are committed here."""
+        self.taken(partitions)
+        start = self.starter.start(partitions)
+        self.destination.outputs.update(start.outputs)
+        while start.made:
+            try:
+                self.destination.begin()
+                self._commit({partition: start.assigned[partition] for partition in start.made}, self.intermediate.member())
+                break
+            except TransactionFailed as failed:
+                log.warning("committing first frontiers again after: %s", failed)
+        self.assigned.update(start.assigned)
+        for partition, state in start.assigned.items():
+            FRONTIER.labels(self.settings.destination_topic, str(partition)).set(state.frontier.rule.frontier)
+        return {partition: state.next_offset for partition, state in start.assigned.items()}
+
+    def taken(self, partitions: list[int]) -> None:
+        """Partitions are gone: forget them."""
+        for partition in partitions:
+            self.assigned.pop(partition, None)
+            self.destination.outputs.pop(partition, None)
+
+    def _write(self, partition: int, batch: PartitionBatch, decision: Decision) -> int:
+        """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
+        records: list[Record] = [batch.record(position, self.zero_timestamp_ms) for position in decision.accepted]
+        surplus = self.assigned[partition].surplus
+        if surplus is not None:
+            del records[:surplus.covers(records)]
+            self.destination.outputs[partition] = Output(surplus.known, 0)
+            if not surplus.records:
+                self.assigned[partition].surplus = None
+        if records:
+            self.destination.write(partition, records)
+        return len(records)
+
+    def _moved(self, partition: int, next_offset: int, rule: RuleState) -> Assigned:
+        state = self.assigned[partition]
+        return Assigned(next_offset, replace(state.frontier, rule=rule), state.surplus)
+
+    def _commit(self, moved: Mapping[int, Assigned], member: object) -> None:
+        """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
+        def offsets() -> list:  # type: ignore[type-arg]
+            positions = {}
+            for partition, state in moved.items():
+                output = self.destination.outputs[partition]
+                state.frontier = replace(state.frontier, destination_known=output.known, sent=output.sent)
+                positions[partition] = (state.next_offset, state.frontier.encode())
+            return offsets_with_metadata(self.settings.intermediate_topic, positions)
+
+        self.destination.commit(offsets, member)
+
+    def _same_source(self, state: Assigned, batch: PartitionBatch, decision: Decision) -> None:
+        """SourceRecreated before anything of another topic's records is written."""
+        for position in decision.accepted:
+            if batch.origins[position]["i"] != state.frontier.source_identity:
+                raise SourceRecreated(
+                    f"stage one copies a source topic with identity {batch.origins[position]['i']}, this copy is of {state.frontier.source_identity}: the topic "
+                    "was deleted and made again, or source.bootstrap_servers leads to another cluster. To copy the new one, give it another destination.topic")
+
+    def _count(self, partition: int, batch: PartitionBatch, decision: Decision, written: int) -> None:
+        topics = (self.settings.intermediate_topic, self.settings.destination_topic)
+        RECORDS_IN.labels("deduplicator", topics[0], str(partition)).inc(len(batch.messages))
+        RECORDS_OUT.labels("deduplicator", topics[1], str(partition)).inc(written)
+        for reason, number in (("duplicate", decision.duplicates), ("stale", decision.stale), ("hole", decision.holes)):
+            DROPPED.labels(reason, topics[0], str(partition)).inc(number)
+        FRONTIER.labels(topics[1], str(partition)).set(decision.state.frontier)
+
+
+def _largest(work: Work) -> str:
+    """Which record of a refused batch it most probably was."""
+    sizes = ((len(batch.messages[position].value() or b"") + len(batch.messages[position].key() or b""), batch.origins[position])
+             for batch, decision in work.values() for position in decision.accepted)
+    size, origin = max(sizes, key=lambda pair: pair[0])
+    return f"The largest record of the batch is in source partition {origin['p']} at offset {origin['o']}, {size} bytes"

@@ -1,0 +1,154 @@
+"""A partition's frontier when it is assigned: read and checked, made for the first time, anchored again, or refused.
+
+Stage two alone writes frontiers, in a transaction, and stage one begins no run before every partition has one. So where a
+copy begins is durable before anything is copied, whatever dies.
+
+| what is found | what follows |
+|---|---|
+| a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.check`) |
+| a frontier, its position outside (records deleted unread) | the same, and anchored again: position at the end, epoch raised |
+| no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new |
+| a frontier of another destination topic (it was deleted and made again) | the same as none, but never later than what was copied |
+| no frontier, records at the destination | FrontierLost, or, when told to append, the first frontier |
+
+Whatever sets a frontier other than the rule raises the epoch, above the clock and above everything on the intermediate topic,
+so that only a run begun after it is believed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import OffsetSpec
+
+from common import positions, topics
+from common.errors import ClusterUnreachable, FrontierLost, HangingTransaction
+from common.frontier import Frontier, RuleState
+from common.kafka_clients import admin, reader, translate
+from common.positions import Committed
+from common.settings import Settings
+from deduplicator.check import Surplus, held_against_data
+from deduplicator.destination import Output
+
+log = logging.getLogger(__name__)
+BEYOND_TIMEOUT_S = 20
+"""How long after the transaction time-out offsets may stay undecided: the coordinator looks for expired ones every 10 s."""
+
+
+@dataclass(slots=True)
+class Assigned:
+    """What a worker holds for one intermediate partition while it owns it."""
+
+    next_offset: int
+    frontier: Frontier
+    surplus: Surplus | None = None
+
+
+@dataclass(slots=True)
+class Start:
+    """The result for a set of partitions; `made` are those whose frontier is new and has to be committed before anything else."""
+
+    assigned: dict[int, Assigned] = field(default_factory=dict)
+    outputs: dict[int, Output] = field(default_factory=dict)
+    made: list[int] = field(default_factory=list)
+
+
+class Starter:
+    """Finds the frontiers of partitions; holds the clients that it asks with."""
+
+    def __init__(self, settings: Settings, alive: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.alive = alive
+        self.clock = clock
+        self.reader = reader(settings.destination, settings)
+        self.admin = admin(settings.destination, settings)
+
+    def start(self, partitions: Iterable[int]) -> Start:
+        """Frontiers for these partitions; a Stop when one is refused. Waits while the cluster is silent."""
+        wanted = sorted(partitions)
+        if not wanted:
+            return Start()
+        commits = self._committed()
+        destination = topics.describe(self.admin, self.settings.destination_topic)
+        intermediate = topics.describe(self.admin, self.settings.intermediate_topic)
+        if destination is None or intermediate is None:
+            topics.prepare(self.settings)
+            return self.start(wanted)
+        beginnings, ends = (ask(self.admin, destination.name, wanted) for ask in (positions.beginnings, positions.ends))
+        ours = {partition: commits[partition] for partition in wanted
+                if partition in commits and commits[partition].frontier.destination_topic_id == destination.topic_id}
+        result = Start()
+        result.outputs, surplus = held_against_data(
+            self.reader, destination.name, {partition: commit.frontier for partition, commit in ours.items()}, beginnings, ends,
+            topics.compacted(self.admin, self.settings.destination, destination.name))
+        result.assigned = {partition: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(partition)) for partition, commit in ours.items()}
+        self._make_first([partition for partition in wanted if partition not in ours], commits, destination, ends, result)
+        self._anchor(intermediate.name, result)
+        return result
+
+    def _committed(self) -> dict[int, Committed]:
+        """Every commit of the group on the intermediate topic; HangingTransaction when they stay undecided too long."""
+        undecided_s = self.settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
+        deadline = time.monotonic() + undecided_s
+        name = self.settings.intermediate_topic
+        while True:
+            self.alive()
+            try:
+                intermediate = topics.describe(self.admin, name)
+                return positions.committed(self.reader, name, range(intermediate.partitions if intermediate else 0))
+            except (ClusterUnreachable, HangingTransaction, KafkaException) as undecided:
+                error = translate(undecided.args[0], f"topic {name}") if isinstance(undecided, KafkaException) else undecided
+                if not isinstance(error, ClusterUnreachable | HangingTransaction):
+                    raise error from None
+                if isinstance(error, HangingTransaction) and time.monotonic() > deadline:
+                    raise HangingTransaction(f"{error} (undecided for {undecided_s:.0f} s)") from None
+                log.warning("the frontier can not be read yet: %s", error)
+                time.sleep(0.2)
+
+    def _make_first(self, missing: list[int], commits: dict[int, Committed], destination: topics.Topic, ends: dict[int, int], result: Start) -> None:
+        if not missing:
+            return
+        source_admin = admin(self.settings.source, self.settings)
+        source = topics.source(self.settings, source_admin, self.settings.number("connect_timeout_s"))
+        counted = max((commit.frontier.source_partitions for commit in commits.values()), default=source.partitions)
+        for partition in missing:
+            if ends[partition] > 0 and self.settings.text("deduplicator.without_frontier") == "refuse":
+                raise FrontierLost(
+                    f"{destination.name}-{partition} has records (it ends at {ends[partition]}), but group {self.settings.application} has no frontier for it: "
+                    "its offsets expired or were deleted, or the topic was filled by something else. Copy to a new topic, or set "
+                    "deduplicator.without_frontier=append to copy from source.start behind what is there")
+            start = self._start_of(partition, partition >= counted or partition in commits)
+            offset = positions.listed(source_admin, source.name, [partition], start)[partition]
+            if offset < 0:  # no record is as young as the timestamp asked for
+                offset = positions.ends(source_admin, source.name, [partition])[partition]
+            frontier = Frontier(RuleState(offset - 1, 0, None), source.identity, counted, destination.topic_id, ends[partition] - 1, 0)
+            log.info("%s-%d: first frontier, the copy begins at source offset %d", destination.name, partition, offset)
+            result.assigned[partition] = Assigned(-1, frontier)
+            result.outputs[partition] = Output(ends[partition] - 1, 0)
+
+    def _start_of(self, partition: int, from_beginning: bool) -> OffsetSpec:
+        """`source.start`; a partition added later, or one whose copy was deleted, is never begun in the middle."""
+        start = self.settings.text("source.start")
+        if start == "earliest" or (from_beginning and start == "latest"):
+            return OffsetSpec.earliest()
+        return OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start))
+
+    def _anchor(self, intermediate: str, result: Start) -> None:
+        """Give a position at the end of the intermediate topic, and a higher epoch, to every partition whose own is not there."""
+        wanted = list(result.assigned)
+        beginnings, ends = (ask(self.admin, intermediate, wanted) for ask in (positions.beginnings, positions.ends))
+        outside = {partition for partition in wanted if not beginnings[partition] <= result.assigned[partition].next_offset <= ends[partition]}
+        newest = positions.newest_origins(self.reader, intermediate, {partition: (beginnings[partition], ends[partition]) for partition in outside})
+        for partition in outside:
+            state = result.assigned[partition]
+            epoch = max(int(self.clock() * 1000), state.frontier.rule.epoch + 1, newest[partition]["e"] + 1 if partition in newest else 0)
+            if state.next_offset >= 0:
+                log.warning("%s-%d: offset %d is gone from the intermediate topic; going on at its end with epoch %d", intermediate, partition,
+                            state.next_offset, epoch)
+            state.frontier = replace(state.frontier, rule=RuleState(state.frontier.rule.frontier, epoch, None))
+            state.next_offset = ends[partition]
+            result.made.append(partition)

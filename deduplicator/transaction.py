@@ -1,0 +1,175 @@
+"""Two transactional producers, used in turn, and what is certain about a transaction after each failure.
+
+Why two: right after a commit is answered the coordinator still writes the markers; a producer that begins its next
+transaction then is refused and waits 20-100 ms. The other one begins at once. A transaction is begun only after the one
+before it is **known** to be committed, so commits stay in order.
+
+The lifecycle of one producer is the table `NEXT`. An event that the table does not have is a defect of ours and raises.
+After a failure there are two cases only:
+
+- the client says that the transaction must be aborted, and the abort is answered: nothing of it became visible;
+- anything else (a time-out, a lost connection, a failed abort): the outcome is **in doubt**. The producer is thrown away and
+  made again: `init_transactions` finishes or aborts what its predecessor left and takes a new producer epoch, after which a
+  late EndTxn of the old one is refused. librdkafka speaks transactions v1, in which it could otherwise end the *next*
+  transaction (KIP-890).
+
+Either way the caller reads the committed frontier again and goes on from there: `TransactionFailed`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from common.errors import ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
+from common.kafka_clients import REQUEST_TIMEOUT_S, translate
+from common.metrics import TRANSACTIONS
+
+log = logging.getLogger(__name__)
+
+State = Literal["new", "ready", "open", "prepared"]
+Event = Literal["initialised", "begun", "offsets sent", "committed", "aborted", "in doubt"]
+NEXT: dict[tuple[State, Event], State] = {
+    ("new", "initialised"): "ready",
+    ("ready", "begun"): "open",
+    ("open", "offsets sent"): "prepared",
+    ("prepared", "committed"): "ready",
+    ("open", "aborted"): "ready",
+    ("prepared", "aborted"): "ready",
+    ("new", "in doubt"): "new",
+    ("ready", "in doubt"): "new",
+    ("open", "in doubt"): "new",
+    ("prepared", "in doubt"): "new",
+}
+
+
+def after(state: State, event: Event) -> State:
+    """The state that follows; StageFailed when the table does not know the event there."""
+    if (state, event) not in NEXT:
+        raise StageFailed(f"a producer that is {state!r} can not take {event!r}: a defect in the loop")
+    return NEXT[state, event]
+
+
+class TransactionFailed(Exception):
+    """Nothing of the transaction may be taken as committed or as aborted: read the frontier again."""
+
+
+class TransactionalProducer:
+    """One producer and its place in the lifecycle."""
+
+    def __init__(self, make: Callable[[], Producer], timeout_s: float, alive: Callable[[], None]) -> None:
+        self.make = make
+        self.timeout_s = timeout_s
+        self.alive = alive
+        self.state: State = "new"
+        self.client: Producer | None = None
+
+    def initialise(self) -> None:
+        """Make the client and have the coordinator end what a predecessor left; waits as long as the cluster is silent."""
+        while self.state == "new":
+            self.alive()
+            self.client = self.client or self.make()
+            try:
+                self.client.init_transactions(REQUEST_TIMEOUT_S)
+                self.state = after(self.state, "initialised")
+            except KafkaException as failed:
+                error = failed.args[0]
+                if not (error.retriable() or isinstance(translate(error, ""), ClusterUnreachable)):
+                    raise translate(error, "initialising a transactional producer") from None
+                log.warning("the transaction coordinator does not answer yet: %s", error.str())
+
+    def begin(self) -> Producer:
+        """Open a transaction and return the client to produce with."""
+        self.initialise()
+        client = self._call("begun", "beginning a transaction", lambda client: client.begin_transaction())
+        return client
+
+    def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
+        """Put the group's offsets, with the frontier in their metadata, into the transaction: the last thing before the commit."""
+        self._call("offsets sent", "sending offsets to the transaction",
+                   lambda client: client.send_offsets_to_transaction(list(offsets), member, self.timeout_s))
+
+    def commit(self) -> None:
+        """Commit; returns only when the coordinator has answered that it is done."""
+        self._call("committed", "committing the transaction", lambda client: client.commit_transaction(self.timeout_s))
+        TRANSACTIONS.labels("committed").inc()
+
+    def _call(self, event: Event, doing: str, call: Callable[[Producer], None]) -> Producer:
+        client = self.client
+        assert client is not None
+        following = after(self.state, event)
+        try:
+            call(client)
+        except KafkaException as failed:
+            raise self.failed(failed, doing) from None
+        self.state = following
+        return client
+
+    def failed(self, failure: KafkaException, doing: str) -> Exception:
+        """Abort or throw away; returns what to raise: TransactionFailed, or an error that ends the process."""
+        error = failure.args[0]
+        typed = translate(error, doing)
+        log.warning("%s failed: %s", doing, error.str(), extra={"facts": {"error": error.name(), "fatal": error.fatal()}})
+        if error.fatal():
+            self.discard()
+            return typed if not isinstance(typed, Stop) else StageFailed(str(typed))
+        if not (error.txn_requires_abort() and self.abort()):
+            self.discard()
+        if isinstance(typed, ReoError) and isinstance(typed, Stop) and not isinstance(typed, ClusterUnreachable | HangingTransaction):
+            return typed
+        return TransactionFailed(str(typed))
+
+    def abort(self) -> bool:
+        """Abort an open transaction; True when the coordinator has confirmed it, or nothing was open."""
+        if self.state not in ("open", "prepared"):
+            return True
+        assert self.client is not None
+        try:
+            self.client.abort_transaction(self.timeout_s)
+        except KafkaException as failed:
+            log.warning("the abort is in doubt: %s", failed.args[0].str())
+            return False
+        self.state = after(self.state, "aborted")
+        TRANSACTIONS.labels("aborted").inc()
+        return True
+
+    def discard(self) -> None:
+        """Forget the client; the next `begin` makes a new one, which fences this one."""
+        self.state = after(self.state, "in doubt")
+        TRANSACTIONS.labels("unknown").inc()
+        if self.client is not None:
+            self.client.purge()
+            self.client = None
+
+
+class InTurn:
+    """The two producers; `current` is the one whose transaction is, or was last, open."""
+
+    def __init__(self, first: TransactionalProducer, second: TransactionalProducer) -> None:
+        self.producers = (first, second)
+        self.turn = 0
+
+    @property
+    def current(self) -> TransactionalProducer:
+        """The producer of the transaction at hand."""
+        return self.producers[self.turn]
+
+    def initialise(self) -> None:
+        """Initialise both: only then is every transaction of a predecessor ended."""
+        for producer in self.producers:
+            producer.initialise()
+
+    def begin(self) -> Producer:
+        """Begin the next transaction; the one before it must have been committed, aborted or thrown away."""
+        if self.current.state in ("open", "prepared"):
+            raise StageFailed("a transaction was begun while another is open: a defect in the loop")
+        self.turn = 1 - self.turn
+        return self.current.begin()
+
+    def close(self) -> None:
+        """Leave no transaction open."""
+        for producer in self.producers:
+            producer.abort()

@@ -1,0 +1,84 @@
+"""From an intermediate record to the source's record: what stage one added is taken off, nothing else is touched.
+
+A partition's batch is turned into columns (messages, headers, origins) because `Message.headers()` builds a new list at each
+call and is the dearest step of stage two: it is asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from common import origin as origins
+from common.errors import ForeignRecord, RecordRefused
+from common.origin import Origin
+from common.positions import origin_of
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """A record as the source has it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+class PartitionBatch:
+    """The messages of one intermediate partition in one round."""
+
+    __slots__ = ("headers", "messages", "origins")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.headers: list[Headers] = []
+        self.origins: list[Origin] = []
+
+    @property
+    def next_offset(self) -> int:
+        """The intermediate offset to commit when the whole batch is decided."""
+        return int(self.messages[-1].offset()) + 1
+
+    def record(self, position: int, zero_timestamp_ms: int | None) -> Record:
+        """The source's record at a position of the batch.
+
+        librdkafka takes timestamp 0 for "now" (rd_kafka_msg_new0), so a record of 1970-01-01T00:00:00.000Z can not be written
+        as it is: RecordRefused, unless the settings say what to write.
+        """
+        message = self.messages[position]
+        timestamp_ms = self.origins[position]["t"]
+        if timestamp_ms == 0:
+            if zero_timestamp_ms is None:
+                origin = self.origins[position]
+                raise RecordRefused(f"the source record in partition {origin['p']} at offset {origin['o']} has timestamp 0, which librdkafka can not write: "
+                                    "set destination.zero_timestamp=one to have 1 ms written in its place")
+            timestamp_ms = zero_timestamp_ms
+        return Record(message.key(), message.value(), self.headers[position][:-1], timestamp_ms)
+
+
+def by_partition(messages: Iterable[Message]) -> dict[int, PartitionBatch]:
+    """The batch, by partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
+    batches: dict[int, PartitionBatch] = {}
+    parse = origins.parse
+    for message in messages:
+        partition = message.partition()
+        batch = batches.get(partition)
+        if batch is None:
+            batch = batches[partition] = PartitionBatch()
+        headers = message.headers()
+        try:
+            name, value = headers[-1]
+            origin = parse(value)
+            if name != origins.HEADER or origin["p"] != partition:
+                origin_of(message)
+        except (TypeError, ValueError, IndexError):
+            origin_of(message)  # raises, with what is wrong and where
+            raise ForeignRecord(f"{message.topic()}-{partition} at offset {message.offset()} can not be read") from None
+        batch.messages.append(message)
+        batch.headers.append(headers)
+        batch.origins.append(origin)
+    return batches

@@ -1,0 +1,56 @@
+"""One process of stage two: makes the clients, goes round the loop until told to stop, ends with the right exit code."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from common import topics
+from common.kafka_clients import admin, stage_two_consumer, transactional_producer
+from common.metrics import Pulse
+from common.settings import Settings
+from deduplicator.destination import KafkaDestination
+from deduplicator.hot import without_collection
+from deduplicator.intermediate import Intermediate, Purge
+from deduplicator.loop import Loop
+from deduplicator.start import Starter
+from deduplicator.transaction import InTurn, TransactionalProducer
+
+log = logging.getLogger(__name__)
+HOUSEKEEPING_S = 1.0
+
+
+def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
+    """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
+    topics.prepare(settings)
+    pulse = Pulse("deduplicator", worker)
+    destination_admin = admin(settings.destination, settings)
+    batch_bytes_max = topics.bytes_max(destination_admin, settings.destination, settings.destination_topic)
+    timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
+    producers = InTurn(*(
+        TransactionalProducer(lambda letter=letter: transactional_producer(settings, worker, letter, batch_bytes_max), timeout_s, pulse.beat)  # type: ignore[misc]
+        for letter in "ab"))
+    producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
+    loop = Loop(settings, Starter(settings, pulse.beat), KafkaDestination(settings.destination_topic, producers), pulse)
+    loop.intermediate = Intermediate(
+        stage_two_consumer(settings, worker), settings.intermediate_topic,
+        settings.text("deduplicator.group_protocol") == "consumer", loop.given, loop.taken)
+    purge = Purge(destination_admin, settings.intermediate_topic)
+    due = 0.0
+    try:
+        with without_collection() as collect:
+            while not stopping():
+                loop.round()
+                if time.monotonic() >= due:
+                    due = time.monotonic() + HOUSEKEEPING_S
+                    collect()
+                    next_offsets = {partition: state.next_offset for partition, state in loop.assigned.items()}
+                    loop.intermediate.report_lag(next_offsets)
+                    purge.up_to(next_offsets)
+                    pulse.ready(loop.intermediate.is_member)
+    finally:
+        pulse.ready(False)
+        producers.close()
+        loop.intermediate.close()
+    log.info("stage two has stopped; no transaction is open")

@@ -1,0 +1,1 @@
+"""reo: the command line, and what stands around both stages: run, verify, demo."""

@@ -1,0 +1,71 @@
+"""The command line.
+
+Sub-commands do one thing each and end with a documented exit code: 0, or the code of the error (`common.errors`). Options are
+settings of the same name; everything else is set by the environment or the settings file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from common import errors, process, settings
+from common.settings import Settings
+
+EXAMPLES = """examples:
+  reo run                        both stages, settings from the environment
+  reo run --stop-at-end          copy what is there, then end with exit code 0
+  reo run deduplicator           stage two alone
+  reo verify                     hold the destination against the source, record by record
+  reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    top = argparse.ArgumentParser(prog="reo", description="Copies a Kafka topic from one cluster to another exactly once.", epilog=EXAMPLES,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="the service: both stages, or one of them")
+    run.add_argument("stage", nargs="?", choices=("replicator", "deduplicator"), help="only this stage")
+    run.add_argument("--stop-at-end", action="store_const", const="true", help="copy what is there at the start, then end")
+    verify = commands.add_parser("verify", help="hold the destination against the source, record by record")
+    for command in (run, verify):
+        command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
+        command.add_argument("--topic", help="the source topic (source.topic)")
+    demo = commands.add_parser("demo", help="the main job on this machine, with two real brokers")
+    demo.add_argument("--seed", type=int, help="chooses when the stages are killed; printed at the end")
+    demo.add_argument("--kills", type=int, default=2, help="of each stage (default 2)")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    given = parser().parse_args(arguments)
+    if given.command == "demo":
+        from reo.demo import demo
+
+        return demo.run(given.seed, given.kills)
+    loaded = _settings(given)
+    if isinstance(loaded, int):
+        return loaded
+    if given.command == "verify":
+        from reo import verify
+
+        return verify.command(loaded)
+    from reo.supervisor import Supervisor
+
+    stages = (given.stage,) if given.stage else ("deduplicator", "replicator")
+    return process.run("reo", lambda read, stopping: Supervisor(read, stages, stopping).run(), loaded)
+
+
+def _settings(given: argparse.Namespace) -> Settings | int:
+    options = {"source.topic": given.topic, "stop_at_end": getattr(given, "stop_at_end", None)}
+    try:
+        return settings.load(os.environ, given.settings, {name: text for name, text in options.items() if text is not None})
+    except errors.SettingsInvalid as wrong:
+        print(f"reo: {wrong}", file=sys.stderr)
+        return wrong.exit_code
+

@@ -1,0 +1,130 @@
+"""A real single-node Kafka broker (KRaft) as a child process, from the jars that `make` fetched.
+
+The demo, the tests and the benchmarks all need "a Kafka that can be killed": this is the one way to get it. The broker's
+folder outlives the process, so a broker that was killed can be started again on what it had written. A broker is formatted
+once, listens on 127.0.0.1 only, and creates no topic by itself: a typing error in a topic name must be an error.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from common.children import die_with_parent
+
+START_TIMEOUT_S = 60
+
+PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={folder}/data
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
+"""
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Broker:
+    """One broker in `folder`; `settings` are further lines of its server.properties."""
+
+    folder: Path
+    jars: Path
+    heap_mb: int = 512
+    settings: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    controller_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """What a client's `bootstrap.servers` takes."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> Broker:
+        """Format the folder if it is new and start the process; `wait` says when it answers."""
+        properties = self.folder / "server.properties"
+        if not properties.exists():
+            self._format(properties)
+        with (self.folder / "broker.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._java("kafka.Kafka", str(properties)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, preexec_fn=die_with_parent)
+        return self
+
+    def wait(self) -> Broker:
+        """Return when the broker answers; RuntimeError with the end of its log if it does not in START_TIMEOUT_S."""
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and self.running:
+            try:
+                if admin.list_topics(timeout=1).brokers:
+                    return self
+            except KafkaException:
+                time.sleep(0.1)
+        tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"the broker in {self.folder} did not start:\n{tail}")
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM, timeout_s: float = 15) -> None:
+        """End the process and wait for it; it is killed when it does not end in time."""
+        if self.process is None:
+            return
+        if self.running:
+            self.process.send_signal(with_signal)
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, no session is closed."""
+        self.stop(signal.SIGKILL)
+
+    def _format(self, properties: Path) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = PROPERTIES.format(port=self.port, controller_port=self.controller_port, folder=self.folder)
+        text += "".join(f"{key}={value}\n" for key, value in self.settings.items())
+        properties.write_text(text)
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)),
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"formatting the broker's folder failed:\n{done.stdout}{done.stderr}")
+
+    def _java(self, main_class: str, *arguments: str) -> list[str]:
+        return ["java", f"-Xms{self.heap_mb}m", f"-Xmx{self.heap_mb}m", "-XX:+UseParallelGC",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+                "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info", "-cp", f"{self.jars}/*", main_class, *arguments]

@@ -1,0 +1,89 @@
+"""One port for the whole service: /metrics, /livez, /readyz.
+
+All three read the same thing, the metric files of the service's processes. A process that hangs stops beating: /livez then says
+which one. /readyz says whether both stages do their work.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from common.errors import SettingsInvalid
+
+SILENT_S = 60.0
+"""A stage whose last sign of life is older hangs."""
+Processes = Callable[[], Iterable[tuple[str, str, float]]]
+"""Stage, worker and Unix time of the start of each process that should live now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of the service in words; empty lists are good."""
+
+    silent: list[str]
+    not_ready: list[str]
+
+
+class Quiet(WSGIRequestHandler):
+    """Probes come every few seconds; they are not worth a line each."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
+        """Say nothing."""
+
+
+def registry(folder: str) -> CollectorRegistry:
+    """The metrics of all processes of the service, dead ones' counters included."""
+    collected = CollectorRegistry()
+    MultiProcessCollector(collected, path=folder)  # type: ignore[no-untyped-call]
+    return collected
+
+
+def health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:
+    """What the heartbeats say of the processes that should live."""
+    gauges: dict[tuple[str, str, str], float] = {}
+    for family in metrics.collect():
+        if family.name in ("reo_heartbeat_seconds", "reo_ready"):
+            for sample in family.samples:
+                gauges[family.name, sample.labels["stage"], sample.labels["worker"]] = sample.value
+    silent, not_ready = [], []
+    for stage, worker, started in processes:
+        seen = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0))
+        if time.time() - seen > SILENT_S:
+            silent.append(f"{stage} {worker} gave no sign of life for {time.time() - seen:.0f} s")
+        if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
+            not_ready.append(f"{stage} {worker} is not working yet")
+    return Health(silent, not_ready)
+
+
+def serve(port: int, folder: str, processes: Processes) -> int:
+    """Answer on this port, in a thread, until the process ends; returns the port. SettingsInvalid when it is taken."""
+    metrics = registry(folder)
+    metrics_app = make_wsgi_app(metrics)
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            return metrics_app(environ, start_response)
+        if path not in ("/livez", "/readyz"):
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"/metrics, /livez or /readyz\n"]
+        found = health(metrics, processes())
+        wrong = found.silent + (found.not_ready if path == "/readyz" else [])
+        start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
+        return [("\n".join(wrong) or "ok").encode() + b"\n"]
+
+    try:
+        server = make_server("", port, app, ThreadingWSGIServer, Quiet)
+    except OSError as taken:
+        raise SettingsInvalid(f"metrics.port {port} can not be opened ({taken.strerror}): set REO_METRICS_PORT to a free one") from None
+    threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
+    return int(server.server_port)

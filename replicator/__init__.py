@@ -1,0 +1,13 @@
+"""Stage one: source topic → wrap → intermediate topic, by Spark Structured Streaming. The only place that imports pyspark.
+
+In the order in which a record passes:
+
+    source.py        reading the source from given offsets
+    wrap.py          key, value and headers untouched, one header more
+    intermediate.py  writing to the partition of the same number
+    run.py           a run: these three as one query, and the table of a run's life
+    plan.py          where the next run begins, and whether it may
+    watch.py         live positions while a run lives, and the reasons to end it
+    session.py       the JVM
+    stage.py         the process: plan, run, watch, again
+"""

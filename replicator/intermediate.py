@@ -1,0 +1,40 @@
+"""The seam, stage one's side: writing wrapped records to the intermediate topic, at least once.
+
+Spark's Kafka sink produces without transactions and learns of a failed record late: holes and late records are real, and stage
+two's rule is made for them. What the producer itself can do against them is set here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import DataStreamWriter
+
+from common.settings import Settings
+
+
+def options(settings: Settings) -> dict[str, str]:
+    """The sink's options."""
+    return {
+        "kafka.bootstrap.servers": settings.destination.bootstrap_servers,
+        "kafka.client.id": f"{settings.application}-replicator-intermediate",
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",  # no duplicates and no reordering by the producer's own retries
+        "kafka.max.in.flight.requests.per.connection": "5",  # the most with which idempotence keeps order
+        "kafka.delivery.timeout.ms": str(settings.number("producer.delivery_timeout_ms")),  # a record given up is a hole
+        "kafka.max.block.ms": "600000",
+        "kafka.linger.ms": str(settings.number("producer.linger_ms")),
+        "kafka.batch.size": "131072",
+        "kafka.buffer.memory": "67108864",
+        "kafka.max.request.size": "60000000",  # the topic's max.message.bytes decides; one record has to fit into the buffer
+        "kafka.compression.type": settings.text("producer.compression_type"),
+        "kafka.reconnect.backoff.max.ms": "1000",
+        "includeHeaders": "true",
+    }
+
+
+def writer(wrapped: DataFrame, settings: Settings) -> DataStreamWriter:
+    """The sink, with a checkpoint that is thrown away: a run begins at the frontier, never at Spark's own offsets."""
+    checkpoint = tempfile.mkdtemp(prefix="reo-checkpoint-")
+    return wrapped.writeStream.format("kafka").options(**options(settings)).option("checkpointLocation", checkpoint)

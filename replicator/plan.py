@@ -1,0 +1,99 @@
+"""Where the next run begins, and whether it may: from the committed frontiers alone, nothing of stage one's own.
+
+A run must not begin where it can not be exact. So here, and before every run, the source is held against the frontier: still
+the same topic (`SourceRecreated`), still all that comes after the frontier (`SourceTruncated`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+from common import positions, topics
+from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
+from common.frontier import Frontier
+from common.kafka_clients import translate
+from common.metrics import Pulse
+from common.positions import Committed
+from common.process import Stopping
+from common.settings import Settings
+from replicator.clients import Clients
+from replicator.run import Plan
+
+log = logging.getLogger(__name__)
+PAUSE_S = 0.1
+
+
+class Planner:
+    """Makes plans; waits for stage two where one can not be made yet."""
+
+    def __init__(self, settings: Settings, clients: Clients, pulse: Pulse, stopping: Stopping, clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.clients = clients
+        self.pulse = pulse
+        self.stopping = stopping
+        self.clock = clock
+
+    def plan(self) -> Plan | None:
+        """The next run; None when the process is told to stop while it waits."""
+        source = topics.prepare(self.settings)
+        commits = self._frontiers(source.partitions)
+        if commits is None:
+            return None
+        frontiers = {partition: commit.frontier for partition, commit in commits.items()}
+        for frontier in frontiers.values():
+            topics.check_identity(frontier.source_identity, source)
+        self._check_not_truncated(frontiers)
+        epoch = max([int(self.clock() * 1000), *(frontier.rule.epoch + 1 for frontier in frontiers.values())])
+        return Plan(epoch, source.identity, {partition: frontier.rule.frontier + 1 for partition, frontier in frontiers.items()})
+
+    def _frontiers(self, partitions: int) -> dict[int, Committed] | None:
+        """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topic."""
+        drained_by = time.monotonic() + self.settings.number("replicator.drain_s")
+        said = 0.0
+        while not self.stopping():
+            self.pulse.beat()
+            commits = self.try_committed(partitions)
+            missing = [partition for partition in range(partitions) if partition not in commits]
+            if not missing and (time.monotonic() > drained_by or self._drained(commits)):
+                return commits
+            if missing and time.monotonic() > said + 10:
+                said = time.monotonic()
+                log.info("waiting for stage two to make the frontier of partition(s) %s of %s", missing, self.settings.intermediate_topic)
+            time.sleep(PAUSE_S)
+        return None
+
+    def try_committed(self, partitions: int) -> dict[int, Committed]:
+        """The commits that can be read now: none of them while the cluster is silent or a transaction is undecided."""
+        try:
+            return positions.committed(self.clients.frontier_reader, self.settings.intermediate_topic, range(partitions), 2.0)
+        except (ClusterUnreachable, HangingTransaction) as later:
+            log.debug("the frontier can not be read yet: %s", later)
+            return {}
+
+    def _drained(self, commits: dict[int, Committed]) -> bool:
+        try:
+            ends = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, commits)
+        except KafkaException as failed:
+            log.debug("%s", translate(failed.args[0], "reading the ends of the intermediate topic"))
+            return False
+        return all(commits[partition].intermediate_offset >= end for partition, end in ends.items())
+
+    def _check_not_truncated(self, frontiers: dict[int, Frontier]) -> None:
+        name = self.settings.source_topic
+        beginnings = positions.beginnings(self.clients.source_admin, name, frontiers)
+        ends = positions.ends(self.clients.source_admin, name, frontiers)
+        for partition, frontier in frontiers.items():
+            wanted = frontier.rule.frontier + 1
+            if beginnings[partition] > wanted:
+                raise SourceTruncated(
+                    f"{name}-{partition} begins at offset {beginnings[partition]} now, but the copy stands at {wanted}: {beginnings[partition] - wanted} offsets "
+                    "were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
+                    "to have an exact copy of what is left, copy to a new destination.topic")
+            if ends[partition] < wanted:
+                raise SourceTruncated(
+                    f"{name}-{partition} ends at offset {ends[partition]}, but records up to {wanted - 1} were copied: the source cluster lost its newest records. "
+                    "The copy has records that the source no longer has; copy to a new destination.topic")

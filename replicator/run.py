@@ -1,0 +1,83 @@
+"""A run: one streaming query from the frontier on, with an epoch of its own; and the table of a run's life.
+
+Healing is one thing, a new run from the frontier, so every end of a run but two leads back to planning:
+
+    planned ──started──▶ running ──failed, superseded, hole, stalled, grown──▶ planned
+                            ├──finished──▶ drained ──behind──▶ planned
+                            │                  └──complete──▶ done
+                            └──stopped──▶ done
+
+`finished` and `drained` belong to `--stop-at-end`: the query has read all that was there, stage two catches up, and what is
+still missing at the frontier, if anything, is copied by another run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from common.errors import RecordRefused, StageFailed
+from common.settings import Settings
+from replicator import intermediate, source, wrap
+
+State = Literal["planned", "running", "drained", "done"]
+Event = Literal["started", "failed", "superseded", "hole", "stalled", "grown", "finished", "behind", "complete", "stopped"]
+NEXT: dict[tuple[State, Event], State] = {
+    ("planned", "started"): "running",
+    ("planned", "complete"): "done",
+    ("planned", "stopped"): "done",
+    ("running", "failed"): "planned",
+    ("running", "superseded"): "planned",
+    ("running", "hole"): "planned",
+    ("running", "stalled"): "planned",
+    ("running", "grown"): "planned",
+    ("running", "finished"): "drained",
+    ("running", "stopped"): "done",
+    ("drained", "behind"): "planned",
+    ("drained", "complete"): "planned",
+    ("drained", "stopped"): "done",
+}
+
+
+def after(state: State, event: Event) -> State:
+    """The state that follows; StageFailed when the table does not know the event there."""
+    if (state, event) not in NEXT:
+        raise StageFailed(f"a run that is {state!r} can not take {event!r}: a defect in stage one")
+    return NEXT[state, event]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is given: an epoch higher than every committed one, and the first offset of each partition."""
+
+    epoch: int
+    identity: str
+    starts: dict[int, int]
+
+
+def start(spark: SparkSession, settings: Settings, plan: Plan) -> StreamingQuery:
+    """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
+    records = source.records(spark, settings, plan.starts)
+    wrapped = wrap.wrapped(records, settings.intermediate_topic, plan.epoch, plan.identity)
+    writer = intermediate.writer(wrapped, settings)
+    if settings.stop_at_end:
+        writer = writer.outputMode("append").trigger(availableNow=True)
+    else:
+        writer = writer.outputMode("update").trigger(realTime=f"{settings.number('replicator.batch_s')} seconds")
+    return writer.start()
+
+
+def ended(query: StreamingQuery) -> Event | None:
+    """How the query ended, or None while it lives. RecordRefused when a new run would meet the same record again."""
+    if query.isActive:
+        return None
+    failure = query.exception()
+    if failure is None:
+        return "finished"
+    if "RecordTooLargeException" in str(failure):
+        raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
+                            "the record was not lost, stage one reads it again")
+    return "failed"

@@ -1,0 +1,89 @@
+"""The JVM: a Spark session in local mode with a slot per partition, without the services that a copy does not need.
+
+Nothing in it is worth saving, so it is not stopped but killed: what was half written is written again by the next run and
+dropped by the rule. A killed Python process takes it along too: it ends when its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from common.errors import StageFailed
+from common.settings import Settings
+
+JARS_VARIABLE = "REO_JARS"
+LOG4J = """
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %-7p replicator-jvm: %c{1}: %m%n%ex{short}
+logger.streaming.name = org.apache.spark.sql.execution.streaming
+logger.streaming.level = error
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = error
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = error
+logger.stream.name = org.apache.spark.sql.catalyst
+logger.stream.level = error
+"""
+
+
+def slots_for(partitions: int) -> int:
+    """Real-Time Mode runs a task per partition at once; twice as many leave room for partitions that are added."""
+    return max(8, 2 * partitions)
+
+
+def jars() -> list[Path]:
+    """The connector's jars: REO_JARS, or `jars/spark` beside the packages, where `make` and the image put them."""
+    folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).parent.parent / "jars" / "spark")
+    found = sorted(folder.glob("*.jar"))
+    if not found:
+        raise StageFailed(f"no jars of Spark's Kafka connector in {folder}: run `make setup`, or set {JARS_VARIABLE}")
+    return found
+
+
+def start(settings: Settings, partitions: int) -> SparkSession:
+    """Start the JVM; takes some seconds."""
+    folder = Path(tempfile.gettempdir())
+    (folder / "log4j2.properties").write_text(LOG4J)
+    heap_mb = settings.number("replicator.memory_mb")
+    java_options = (f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m -XX:+UseParallelGC -XX:MaxMetaspaceSize=256m "
+                    "-XX:ReservedCodeCacheSize=96m -Djava.net.preferIPv4Stack=true")
+    configuration = {
+        "spark.app.name": settings.application,
+        "spark.jars": ",".join(map(str, jars())),
+        "spark.driver.memory": f"{heap_mb}m",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.speculation": "false",  # a second attempt of a task at the same time would interleave two sequences
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "false",  # not for streams; only a warning otherwise
+        "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
+        "spark.sql.streaming.stopTimeout": "5s",
+    }
+    builder = SparkSession.builder.master(f"local[{slots_for(partitions)}]")
+    for key, value in configuration.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def kill(spark: SparkSession) -> None:
+    """End the JVM at once."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()

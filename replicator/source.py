@@ -1,0 +1,40 @@
+"""Reading the source topic: committed records only, from given offsets, and a failure when data is missing.
+
+Options are those of the "Structured Streaming + Kafka Integration Guide"; every one that matters for safety is set, because
+the defaults are `latest`, `read_uncommitted` and the broker's mercy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+
+from common.settings import Settings
+
+
+def options(settings: Settings, starts: Mapping[int, int]) -> dict[str, str]:
+    """The reader's options; `starts` are the first offsets, one per partition, and name all partitions that are read."""
+    topic = settings.source_topic
+    return {
+        "kafka.bootstrap.servers": settings.source.bootstrap_servers,
+        "kafka.client.id": f"{settings.application}-replicator-source",
+        "kafka.isolation.level": "read_committed",  # aborted records are not the source's records
+        "assign": orjson.dumps({topic: sorted(starts)}).decode(),  # not `subscribe`: partitions join with a new run only
+        "startingOffsets": orjson.dumps({topic: {str(partition): offset for partition, offset in starts.items()}}).decode(),
+        "failOnDataLoss": "true",  # a gap is a stop, never a warning
+        "includeHeaders": "true",
+        "groupIdPrefix": f"{settings.application}-replicator",
+        "kafka.fetch.min.bytes": str(settings.number("source.fetch_min_bytes")),
+        "kafka.max.poll.records": "5000",
+        "kafka.max.partition.fetch.bytes": "4194304",
+        "kafka.reconnect.backoff.max.ms": "1000",
+        # One Spark task per Kafka partition is what the sequence numbers stand on: minPartitions, maxRecordsPerPartition and
+        # speculation split a partition and are not set anywhere.
+    }
+
+
+def records(spark: SparkSession, settings: Settings, starts: Mapping[int, int]) -> DataFrame:
+    """The source's records as a streaming frame."""
+    return spark.readStream.format("kafka").options(**options(settings, starts)).load()

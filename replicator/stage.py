@@ -1,0 +1,162 @@
+"""The process of stage one: plan, start, watch; and again, until told to stop or, with `--stop-at-end`, until all is copied.
+
+The JVM is started at once and beside the planning, since each takes seconds. Runs follow one another in the same JVM: a failed
+query is not resumed from Spark's checkpoint but replaced by a new run from the frontier.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from common import positions, topics
+from common.errors import ClusterUnreachable, StageFailed
+from common.metrics import EPOCH, RUNS, Pulse
+from common.process import Stopping
+from common.settings import Settings
+from replicator import run, session
+from replicator.clients import Clients
+from replicator.plan import Planner
+from replicator.run import Event, Plan, State
+from replicator.watch import Watch
+
+log = logging.getLogger(__name__)
+WATCH_S = 0.5
+BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
+
+
+class Stage:
+    """One process; `state` moves by the table in `replicator.run`."""
+
+    def __init__(self, settings: Settings, stopping: Stopping, spark: Future[SparkSession]) -> None:
+        self.settings = settings
+        self.stopping = stopping
+        self.spark = spark
+        self.pulse = Pulse("replicator")
+        self.clients = Clients(settings)
+        self.planner = Planner(settings, self.clients, self.pulse, stopping)
+        self.targets: dict[int, int] = {}
+        self.state: State = "planned"
+        self.failures = 0
+
+    def work(self) -> None:
+        """Runs, one after the other."""
+        while self.state != "done":
+            plan = self.planner.plan()
+            if plan is None:
+                self._to("stopped")
+            elif self.settings.stop_at_end and self._complete(plan):
+                self._to("complete")
+            else:
+                self._run(plan)
+        log.info("stage one has stopped")
+
+    def _run(self, plan: Plan) -> None:
+        spark = self._session(plan)
+        if spark is None:
+            self._to("stopped")
+            return
+        log.info("run with epoch %d begins at %s", plan.epoch, plan.starts)
+        EPOCH.set(plan.epoch)
+        watch = Watch(self.settings, self.clients, plan)
+        try:
+            query = run.start(spark, self.settings, plan)
+            self._to("started")
+            event = self._follow(query, watch)
+            self.pulse.ready(False)
+            if query.isActive:
+                query.stop()
+        except Py4JError as lost:
+            raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
+        RUNS.labels(event).inc()
+        log.info("run with epoch %d ended: %s", plan.epoch, event)
+        self._to(event)
+        if event == "finished":
+            self._to(self._drain(watch))
+        if event == "failed":
+            log.warning("the query failed: %s", str(query.exception()).split("\n", 1)[0][:500])
+            self._pause()
+        elif event != "stalled":
+            self.failures = 0
+
+    def _follow(self, query: StreamingQuery, watch: Watch) -> Event:
+        """Watch until something ends the run."""
+        while True:
+            if self.stopping():
+                return "stopped"
+            ended = run.ended(query)
+            if ended is not None:
+                return ended
+            self.pulse.ready(True)
+            event = self._look(watch)
+            if event is not None:
+                return event
+            query.awaitTermination(WATCH_S)  # type: ignore[arg-type]
+
+    def _look(self, watch: Watch) -> Event | None:
+        """One sample and its verdict; None while a cluster is silent."""
+        self.pulse.beat()
+        try:
+            commits = self.planner.try_committed(len(watch.plan.starts))
+            return watch.verdict(watch.sample(commits))
+        except (KafkaException, ClusterUnreachable) as silent:
+            log.warning("the positions can not be read now: %s", silent)
+            return None
+
+    def _drain(self, watch: Watch) -> Event:
+        """After `finished`: wait until stage two has read everything, or is found not to get on."""
+        while not self.stopping():
+            event = self._look(watch)
+            commits = self.planner.try_committed(len(watch.plan.starts))
+            ends = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, watch.plan.starts)
+            if len(commits) == len(ends) and all(commits[partition].intermediate_offset >= end for partition, end in ends.items()):
+                return "complete"
+            if event in ("superseded", "hole"):
+                return "behind"
+            time.sleep(0.1)
+        return "stopped"
+
+    def _complete(self, plan: Plan) -> bool:
+        """Whether everything that was at the source when the process began is behind the frontier."""
+        name, client = self.settings.source_topic, self.clients.source_admin
+        self.targets = self.targets or positions.ends(client, name, plan.starts, committed_only=True)
+        return all(positions.first_visible(self.clients.source_reader, name, partition, plan.starts[partition], target) is None
+                   for partition, target in self.targets.items())
+
+    def _session(self, plan: Plan) -> SparkSession | None:
+        """The JVM, once it is up; None when told to stop before."""
+        while not self.stopping():
+            self.pulse.beat()
+            if self.spark.done():
+                if session.slots_for(0) < len(plan.starts) and self.spark.result().sparkContext.defaultParallelism < len(plan.starts):
+                    raise StageFailed(f"the source has {len(plan.starts)} partitions now, more than this JVM has slots: starting again")
+                return self.spark.result()
+            time.sleep(0.05)
+        return None
+
+    def _pause(self) -> None:
+        until = time.monotonic() + BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)]
+        self.failures += 1
+        while time.monotonic() < until and not self.stopping():
+            self.pulse.beat()
+            time.sleep(0.05)
+
+    def _to(self, event: Event) -> None:
+        self.state = run.after(self.state, event)
+
+
+def work(settings: Settings, stopping: Stopping) -> None:
+    """Stage one, from start to end; the JVM does not outlive it."""
+    source = topics.prepare(settings)
+    with ThreadPoolExecutor(1) as pool:
+        spark = pool.submit(session.start, settings, source.partitions)
+        try:
+            Stage(settings, stopping, spark).work()
+        finally:
+            session.kill(spark.result())

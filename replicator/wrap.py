@@ -1,0 +1,38 @@
+"""Wrapping a record: key, value and its own headers untouched, and the origin header behind them.
+
+The fields are those of `common.origin`. The JSON is built by `concat` of casts, which is half again as fast as `to_json` for all
+of stage one (measured), and safe: it is digits and one hexadecimal string.
+
+`s` is `monotonically_increasing_id()` without its upper bits, which hold the Spark partition: 0, 1, 2 … within one task. Spark
+refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.session`),
+because across batches it is not unique. Here it must not be: it starts again with every batch, and `b` tells batches apart.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from common import origin
+
+SEQUENCE_BITS = (1 << 33) - 1
+"""The lower bits of monotonically_increasing_id() count the records of a task (Spark's API documentation)."""
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+
+def wrapped(records: DataFrame, topic: str, epoch: int, identity: str) -> DataFrame:
+    """The records as the intermediate topic takes them: key, value, headers, partition, topic."""
+    own = f.coalesce(f.col("headers"), f.array().cast(HEADERS_TYPE))
+    header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identity).cast("binary").alias("value"))
+    return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition", f.lit(topic).alias("topic"))
+
+
+def _origin(epoch: int, identity: str) -> Column:
+    sequence = f.monotonically_increasing_id().bitwiseAND(f.lit(SEQUENCE_BITS))
+    return _text(
+        '{"p":', f.col("partition"), ',"o":', f.col("offset"), ',"t":', f.unix_millis("timestamp"), ',"k":', f.col("timestampType"),
+        f',"e":{epoch},"b":', f.unix_millis(f.current_timestamp()), ',"s":', sequence, f',"i":"{identity}"}}')
+
+
+def _text(*parts: str | Column) -> Column:
+    return f.concat(*(f.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))
