@@ -1,0 +1,135 @@
+"""The judge: is the copy exact? It imports nothing of reo, so that no misunderstanding of reo's can hide in it.
+
+It reads both topics `read_committed`, partition by partition, and compares two lists of records. Equal lists are exact; that is
+the whole verdict, and it needs no cleverness. What the judge says about lists that differ is for the reader of a failed test:
+
+    missing     in the source, not in the copy
+    duplicated  in the copy more often than in the source
+    changed     stands where a source record is missing, and is another one
+    phantom     in the copy, never in the source
+    reordered   the records that both have come in another order
+
+A record is its key, value, headers in order, and timestamp in ms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+EXAMPLES = 3
+SILENCE_S = 60
+
+
+class Record(NamedTuple):
+    """What has to be the same on both sides. A timestamp of 0 is "now" to the client that writes it."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
+
+
+Partitions = dict[int, list[Record]]
+
+
+@dataclass
+class Differences:
+    """What is wrong with one partition.
+
+    Positions of missing records are those in the source, all others those in the copy; a changed record has both.
+    """
+
+    missing: list[int] = field(default_factory=list)
+    duplicated: list[int] = field(default_factory=list)
+    changed: list[tuple[int, int]] = field(default_factory=list)
+    phantom: list[int] = field(default_factory=list)
+    reordered: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether anything is wrong."""
+        return any((self.missing, self.duplicated, self.changed, self.phantom, self.reordered))
+
+    def __str__(self) -> str:
+        """Counts, with the first positions."""
+        return ", ".join(f"{len(places)} {name} (at {', '.join(map(str, places[:EXAMPLES]))}{' …' if len(places) > EXAMPLES else ''})"
+                         for name, places in vars(self).items() if places)
+
+
+def compare(source: Sequence[Record], copy: Sequence[Record]) -> Differences:
+    """Hold one partition's copy against its source; no differences if and only if the lists are equal."""
+    found = Differences()
+    if list(source) == list(copy):
+        return found
+    in_source, in_copy = Counter(source), Counter(copy)
+    source_common, missing = _split(source, in_copy)
+    copy_common, surplus = _split(copy, in_source)
+    unknown = [(place, gap) for place, gap in surplus if copy[place] not in in_source]
+    found.duplicated = [place for place, _ in surplus if copy[place] in in_source]
+    strangers = defaultdict(list)
+    for place, gap in unknown:
+        strangers[gap].append(place)
+    for place, gap in missing:
+        if strangers[gap]:
+            found.changed.append((place, strangers[gap].pop(0)))
+        else:
+            found.missing.append(place)
+    found.phantom = sorted(place for places in strangers.values() for place in places)
+    found.reordered = [there for here, there in zip(source_common, copy_common, strict=True) if source[here] != copy[there]]
+    return found
+
+
+def _split(records: Sequence[Record], others: Counter[Record]) -> tuple[list[int], list[tuple[int, int]]]:
+    """Positions of the records that the other side has as well, and the rest, each with how many common ones precede it."""
+    left = others.copy()
+    common: list[int] = []
+    rest: list[tuple[int, int]] = []
+    for place, record in enumerate(records):
+        if left[record] > 0:
+            left[record] -= 1
+            common.append(place)
+        else:
+            rest.append((place, len(common)))
+    return common, rest
+
+
+def verdict(source: Partitions, copy: Partitions) -> list[str]:
+    """One line for each partition that is not exact; a partition that only one side has counts as empty on the other."""
+    found = {partition: compare(source.get(partition, []), copy.get(partition, [])) for partition in sorted({*source, *copy})}
+    return [f"partition {partition}: {differences}" for partition, differences in found.items() if differences]
+
+
+def read(address: str, topic: str) -> Partitions:
+    """Every record that a `read_committed` reader sees, from the beginning to what is there now."""
+    consumer = Consumer({
+        "bootstrap.servers": address, "group.id": "judge", "isolation.level": "read_committed", "enable.auto.commit": False,
+        "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20, "check.crcs": True,
+    })
+    try:
+        partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+        begins = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)[0] for partition in partitions}
+        consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
+        found: Partitions = {partition: [] for partition in partitions}
+        unfinished = set(partitions)
+        heard = time.monotonic()
+        while unfinished:
+            messages = consumer.consume(10_000, 0.1)
+            heard = time.monotonic() if messages else heard
+            if time.monotonic() > heard + SILENCE_S:
+                raise RuntimeError(f"reading {topic}: nothing for {SILENCE_S} s, partitions {sorted(unfinished)} are not at their end")
+            for message in messages:
+                if message.error() is None:
+                    record = Record(message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1])
+                    found[message.partition()].append(record)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(message.partition())
+                else:
+                    raise RuntimeError(f"reading {topic}: {message.error()}")
+    finally:
+        consumer.close()
+    return found
