@@ -19,7 +19,8 @@
         ├── ForeignWriter          25   somebody else writes to the destination topic
         ├── DestinationTruncated   26   records that were committed are gone from the destination
         ├── RecordRefused          27   the destination can not take a record as it is
-        └── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
+        ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
+        └── CopyDiffers            30   `reo verify` found a difference
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate`, and nowhere else.
@@ -142,6 +143,12 @@ class HangingTransaction(Stop):
     """Offsets or records of the destination stay undecided."""
 
     exit_code = 28
+
+
+class CopyDiffers(Stop):
+    """Source and destination are not the same."""
+
+    exit_code = 30
 
 
 def stop_codes() -> frozenset[int]:

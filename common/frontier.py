@@ -76,7 +76,7 @@ def decode(metadata: str | None) -> Frontier:
     texts = [fields.get("i"), fields.get("t")]
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
-    if not all(isinstance(text, str) for text in texts) or not (link is None or isinstance(link, list) and len(link) == 3):
+    if not all(isinstance(text, str) for text in texts) or not (link is None or (isinstance(link, list) and len(link) == 3)):
         raise ValueError("a field is missing or of the wrong kind")
     rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None)
     return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"])

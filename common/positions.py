@@ -6,10 +6,11 @@ Both stages and the command line ask the same questions of the clusters; nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import frontier as frontiers
@@ -18,8 +19,11 @@ from common.errors import ForeignRecord, FrontierUnreadable
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.origin import Origin
+from common.records import Consumed
 
 POLL_S = 5.0
+FROM_BEGINNING = OFFSET_BEGINNING
+"""For `visible`: the first offset that the partition has when it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def newest_origins(reader: Consumer, topic: str, ranges: Mapping[int, tuple[int,
     deadline = time.monotonic() + POLL_S
     try:
         while len(found) < len(wanted) and time.monotonic() < deadline:
-            message = reader.poll(0.5)
+            message = cast(Consumed | None, reader.poll(0.5))
             if message is None or message.error() is not None:
                 continue
             partition = message.partition()
@@ -94,23 +98,23 @@ def newest_origins(reader: Consumer, topic: str, ranges: Mapping[int, tuple[int,
     return found
 
 
-def origin_of(message: object) -> Origin:
+def origin_of(message: Consumed) -> Origin:
     """The origin that an intermediate record carries; ForeignRecord when it has none or not one of this partition."""
-    headers = message.headers()  # type: ignore[attr-defined]
+    headers = message.headers()
     try:
         if not headers or headers[-1][0] != origins.HEADER:
             raise ValueError(f"its last header is not {origins.HEADER}")
         origin = origins.parse(headers[-1][1])
-        if origin["p"] != message.partition():  # type: ignore[attr-defined]
+        if origin["p"] != message.partition():
             raise ValueError(f"its origin is partition {origin['p']}")
     except ValueError as reason:
-        where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"  # type: ignore[attr-defined]
+        where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
         raise ForeignRecord(f"the record on {where} was not written by stage one: {reason}. Find out who writes to the intermediate topic, stop it, and "
                             "skip the record with kafka-delete-records.sh up to the offset after it; stage one writes again what is missing") from None
     return origin
 
 
-def visible(reader: Consumer, topic: str, begins: Mapping[int, int]) -> Iterator[Message]:
+def visible(reader: Consumer, topic: str, begins: Mapping[int, int]) -> Generator[Consumed]:
     """Every visible record of the partitions from the given offsets up to what is there now, then the end.
 
     The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
@@ -122,7 +126,7 @@ def visible(reader: Consumer, topic: str, begins: Mapping[int, int]) -> Iterator
     unfinished = set(begins)
     try:
         while unfinished:
-            for message in reader.consume(1000, 0.05) or ():
+            for message in cast(list[Consumed], reader.consume(1000, 0.05)):
                 error = message.error()
                 if error is None:
                     if message.partition() in unfinished:
@@ -139,5 +143,5 @@ def first_visible(reader: Consumer, topic: str, partition: int, begin: int, end:
     """The offset of the first visible record in [begin, end), or None: there may be markers and aborted records only."""
     if begin >= end:
         return None
-    found = next((int(message.offset()) for message in visible(reader, topic, {partition: begin})), end)
+    found = next((message.offset() for message in visible(reader, topic, {partition: begin})), end)
     return found if found < end else None

@@ -34,9 +34,9 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("application", "text", "", "Name of this copy: the consumer group and the prefix of the transactional ids. Default `reo-<destination topic>`.",
+    Setting("application", "text", "", "Name of this copy: consumer group and prefix of the transactional ids. Default `reo-<destination topic>`.",
             ("APPLICATION_NAME",)),
-    Setting("instance", "text", "", "Name of this instance, stable over restarts: a restarted one takes its predecessor's place at once. Default: the host name."),
+    Setting("instance", "text", "", "Name of this instance: after a restart it takes its predecessor's place at once. Default: the host name."),
     Setting("source.bootstrap_servers", "text", None, "Brokers of the source cluster, `host:port,…`.",
             ("KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS",), required=True),
     Setting("source.topic", "text", None, "The topic to copy.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",), required=True),
@@ -48,7 +48,7 @@ SETTINGS: tuple[Setting, ...] = (
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),
     Setting("destination.zero_timestamp", "text", "refuse",
-            "A record with timestamp 0 (1970-01-01T00:00:00.000Z), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
+            "A record with timestamp 0 (1970-01-01), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
     Setting("intermediate.topic", "text", "", "The topic between the stages, on the destination cluster. Default `<destination topic>-proxy`.",
             ("KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY",)),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
@@ -67,7 +67,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("deduplicator.workers", "integer", 1, "Processes of stage two in this instance; they share the partitions. kafka-reo: 3.",
             ("STREAMS_NUM_STREAM_THREADS",), least=1, most=64),
     Setting("deduplicator.group_protocol", "text", "classic",
-            "Consumer group protocol: `classic`, or `consumer` (KIP-848), with which a killed worker's partitions wait for the broker's session time-out.",
+            "`classic`, or `consumer` (KIP-848), with which a killed worker's partitions wait for the broker's session time-out.",
             choices=("classic", "consumer")),
     Setting("deduplicator.session_timeout_ms", "integer", 10_000, "After this silence another worker takes the partitions (classic protocol).", least=1000),
     Setting("deduplicator.transaction_timeout_ms", "integer", 20_000,
@@ -79,7 +79,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("log.format", "text", "text", "One event a line: `text` or `json`.", choices=("text", "json")),
     Setting("log.level", "text", "INFO", "Least level that is written.", choices=("DEBUG", "INFO", "WARNING", "ERROR")),
     Setting("connect_timeout_s", "integer", 30, "How long a start waits for a cluster before it says that it can not be reached.", least=1, most=3600),
-    Setting("stop_at_end", "flag", False, "Copy what is there at the start, then end with exit code 0 (`--stop-at-end`)."),
+    Setting("stop_at_end", "flag", False, "Copy what is there at the start, then end with exit code 0."),
 )
 
 BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
@@ -109,7 +110,7 @@ def _config_of(client: AdminClient, cluster: Cluster, name: str) -> dict[str, st
             if key in entries and (not entries[key].is_default or key == "max.message.bytes") and entries[key].value is not None}
 
 
-def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, object]:
+def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
         return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()  # type: ignore[no-any-return]
@@ -119,12 +120,12 @@ def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, o
 
 def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
     """The topic's max.message.bytes: the limit on a batch of records as the broker stores it."""
-    return int(_all_config(client, cluster, name)["max.message.bytes"].value)  # type: ignore[attr-defined]
+    return int(_all_config(client, cluster, name)["max.message.bytes"].value)
 
 
 def compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
     """Whether the topic's cleanup can take records out of its middle."""
-    return "compact" in str(_all_config(client, cluster, name)["cleanup.policy"].value)  # type: ignore[attr-defined]
+    return "compact" in str(_all_config(client, cluster, name)["cleanup.policy"].value)
 
 
 def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic) -> None:
@@ -144,10 +145,10 @@ def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted:
 def _check_existing(client: AdminClient, settings: Settings, source_limit: int) -> None:
     """TopicsUnfit for a destination that would replace timestamps; a warning for one that takes smaller records."""
     entries = _all_config(client, settings.destination, settings.destination_topic)
-    if str(entries["message.timestamp.type"].value) != "CreateTime":  # type: ignore[attr-defined]
+    if str(entries["message.timestamp.type"].value) != "CreateTime":
         raise TopicsUnfit(f"the destination topic {settings.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
                           "set it to CreateTime")
-    limit = int(entries["max.message.bytes"].value)  # type: ignore[attr-defined]
+    limit = int(entries["max.message.bytes"].value)
     if limit < source_limit:
         log.warning("the destination topic takes records of up to %d bytes, the source topic has up to %d: a larger one will stop the copy",
                     limit, source_limit)

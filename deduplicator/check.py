@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer
 
 from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
 from common.metrics import TORN
 from common.positions import visible
+from common.records import Consumed
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
 
@@ -86,19 +88,20 @@ def held_against_data(reader: Consumer, topic: str, frontiers: Mapping[int, Fron
     return outputs, surplus
 
 
-def _add(found: Surplus, message: Message) -> None:
+def _add(found: Surplus, message: Consumed) -> None:
     found.records.append((message.offset(), Record(message.key(), message.value(), message.headers() or [], message.timestamp()[1])))
     if len(found.records) > SURPLUS_MAX:
         raise ForeignWriter(f"{found.topic}-{found.partition} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
                             "write: somebody else writes to the destination topic. Stop the other writer; then copy to a new topic")
 
 
-def _missing(topic: str, frontiers: Mapping[int, Frontier], counted: Mapping[int, int], vanishing: Set[int]) -> None:
+def _missing(topic: str, frontiers: Mapping[int, Frontier], counted: Mapping[int, int], vanishing: AbstractSet[int]) -> None:
     for partition, frontier in frontiers.items():
         if counted[partition] == frontier.sent:
             continue
         if partition not in vanishing:
-            raise _truncated(topic, partition, f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[partition]} are there")
+            seen = f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[partition]} are there"
+            raise _truncated(topic, partition, seen)
         log.warning("%s-%d: %d of the last %d records are gone by retention or compaction; the frontier can not be checked", topic, partition,
                     frontier.sent - counted[partition], frontier.sent)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
@@ -69,7 +69,7 @@ class KafkaDestination:
                 on_delivery = self._report if position == last else None
                 while True:
                     try:
-                        produce(topic, value, key, partition, None, on_delivery, timestamp_ms, headers)  # by position: faster than by name
+                        produce(topic, value, key, partition, None, on_delivery, timestamp_ms, cast(Any, headers))  # by position: faster than by name
                         break
                     except BufferError:  # the client's queue is full: let it send
                         client.poll(0.05)

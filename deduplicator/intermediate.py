@@ -11,14 +11,15 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common.errors import Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import LAG, PURGED, REBALANCES
+from common.records import Consumed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
@@ -42,15 +43,16 @@ class Intermediate:
         self.taken = taken
         consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def batch(self, records_max: int) -> list[Message]:
+    def batch(self, records_max: int) -> list[Consumed]:
         """What is there now, at most `records_max`; waits WAIT_S for the first, so that a lone record is not held up."""
         first = self.consumer.poll(WAIT_S)
         if first is None:
             return []
-        messages = [first, *self.consumer.consume(records_max - 1, 0)] if records_max > 1 else [first]
+        messages = cast(list[Consumed], [first, *self.consumer.consume(records_max - 1, 0)] if records_max > 1 else [first])
         for message in messages:
-            if message.error() is not None:
-                raise self._failed(message.error())
+            error = message.error()
+            if error is not None:
+                raise self._failed(error)
         return messages
 
     def _failed(self, error: KafkaError) -> Exception:

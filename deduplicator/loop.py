@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+
+from confluent_kafka import TopicPartition
 
 from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
-from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, TRANSACTIONS, Pulse
+from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, Pulse
+from common.records import Consumed
 from common.settings import Settings
 from deduplicator.destination import Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
@@ -58,7 +61,7 @@ class Loop:
             log.warning("reading the frontier again after: %s", failed)
             self.intermediate.seek(self.given(list(self.assigned)))
 
-    def decided(self, messages: list) -> Work:  # type: ignore[type-arg]
+    def decided(self, messages: Iterable[Consumed]) -> Work:
         """Step 2, for every partition of the batch that is still ours."""
         work: Work = {}
         for partition, batch in by_partition(messages).items():
@@ -131,7 +134,7 @@ class Loop:
 
     def _commit(self, moved: Mapping[int, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
-        def offsets() -> list:  # type: ignore[type-arg]
+        def offsets() -> list[TopicPartition]:
             positions = {}
             for partition, state in moved.items():
                 output = self.destination.outputs[partition]
@@ -146,7 +149,7 @@ class Loop:
         for position in decision.accepted:
             if batch.origins[position]["i"] != state.frontier.source_identity:
                 raise SourceRecreated(
-                    f"stage one copies a source topic with identity {batch.origins[position]['i']}, this copy is of {state.frontier.source_identity}: the topic "
+                    f"stage one copies a source topic with identity {batch.origins[position]['i']}, this copy is of {state.frontier.source_identity}: it "
                     "was deleted and made again, or source.bootstrap_servers leads to another cluster. To copy the new one, give it another destination.topic")
 
     def _count(self, partition: int, batch: PartitionBatch, decision: Decision, written: int) -> None:

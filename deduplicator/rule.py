@@ -42,7 +42,7 @@ class Decision(NamedTuple):
 def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
     """Apply the rule to one partition's records in the order of the intermediate topic."""
     frontier, epoch, link = state
-    link_offset, link_batch, link_sequence = link if link else (-1, -1, -1)
+    link_offset, link_batch, link_sequence = link or (-1, -1, -1)
     accepted: list[int] = []
     duplicates = stale = 0
     for position, origin in enumerate(origins):

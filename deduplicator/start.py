@@ -21,6 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
@@ -121,7 +122,7 @@ class Starter:
                     f"{destination.name}-{partition} has records (it ends at {ends[partition]}), but group {self.settings.application} has no frontier for it: "
                     "its offsets expired or were deleted, or the topic was filled by something else. Copy to a new topic, or set "
                     "deduplicator.without_frontier=append to copy from source.start behind what is there")
-            start = self._start_of(partition, partition >= counted or partition in commits)
+            start = self._start_of(from_beginning=partition >= counted or partition in commits)
             offset = positions.listed(source_admin, source.name, [partition], start)[partition]
             if offset < 0:  # no record is as young as the timestamp asked for
                 offset = positions.ends(source_admin, source.name, [partition])[partition]
@@ -130,12 +131,12 @@ class Starter:
             result.assigned[partition] = Assigned(-1, frontier)
             result.outputs[partition] = Output(ends[partition] - 1, 0)
 
-    def _start_of(self, partition: int, from_beginning: bool) -> OffsetSpec:
+    def _start_of(self, from_beginning: bool) -> OffsetSpec:
         """`source.start`; a partition added later, or one whose copy was deleted, is never begun in the middle."""
         start = self.settings.text("source.start")
         if start == "earliest" or (from_beginning and start == "latest"):
-            return OffsetSpec.earliest()
-        return OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start))
+            return cast(OffsetSpec, OffsetSpec.earliest())
+        return cast(OffsetSpec, OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start)))
 
     def _anchor(self, intermediate: str, result: Start) -> None:
         """Give a position at the end of the intermediate topic, and a higher epoch, to every partition whose own is not there."""

@@ -84,8 +84,7 @@ class TransactionalProducer:
     def begin(self) -> Producer:
         """Open a transaction and return the client to produce with."""
         self.initialise()
-        client = self._call("begun", "beginning a transaction", lambda client: client.begin_transaction())
-        return client
+        return self._call("begun", "beginning a transaction", lambda client: client.begin_transaction())
 
     def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
         """Put the group's offsets, with the frontier in their metadata, into the transaction: the last thing before the commit."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from confluent_kafka import Message
-
 from common import origin as origins
-from common.errors import ForeignRecord, RecordRefused
+from common.errors import RecordRefused
 from common.origin import Origin
 from common.positions import origin_of
-
-Headers = list[tuple[str, bytes | None]]
+from common.records import Consumed, Headers
 
 
 class Record(NamedTuple):
@@ -34,14 +31,14 @@ class PartitionBatch:
     __slots__ = ("headers", "messages", "origins")
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[Consumed] = []
         self.headers: list[Headers] = []
         self.origins: list[Origin] = []
 
     @property
     def next_offset(self) -> int:
         """The intermediate offset to commit when the whole batch is decided."""
-        return int(self.messages[-1].offset()) + 1
+        return self.messages[-1].offset() + 1
 
     def record(self, position: int, zero_timestamp_ms: int | None) -> Record:
         """The source's record at a position of the batch.
@@ -60,7 +57,7 @@ class PartitionBatch:
         return Record(message.key(), message.value(), self.headers[position][:-1], timestamp_ms)
 
 
-def by_partition(messages: Iterable[Message]) -> dict[int, PartitionBatch]:
+def by_partition(messages: Iterable[Consumed]) -> dict[int, PartitionBatch]:
     """The batch, by partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
     batches: dict[int, PartitionBatch] = {}
     parse = origins.parse
@@ -71,14 +68,14 @@ def by_partition(messages: Iterable[Message]) -> dict[int, PartitionBatch]:
             batch = batches[partition] = PartitionBatch()
         headers = message.headers()
         try:
-            name, value = headers[-1]
+            name, value = headers[-1]  # type: ignore[index]  # None is the case of the except
             origin = parse(value)
-            if name != origins.HEADER or origin["p"] != partition:
-                origin_of(message)
+            ours = name == origins.HEADER and origin["p"] == partition
         except (TypeError, ValueError, IndexError):
-            origin_of(message)  # raises, with what is wrong and where
-            raise ForeignRecord(f"{message.topic()}-{partition} at offset {message.offset()} can not be read") from None
+            ours = False
+        if not ours:
+            origin = origin_of(message)  # the same checks at leisure: raises, with what is wrong and where
         batch.messages.append(message)
-        batch.headers.append(headers)
+        batch.headers.append(headers or [])
         batch.origins.append(origin)
     return batches

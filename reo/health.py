@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -43,7 +43,7 @@ class Quiet(WSGIRequestHandler):
 def registry(folder: str) -> CollectorRegistry:
     """The metrics of all processes of the service, dead ones' counters included."""
     collected = CollectorRegistry()
-    MultiProcessCollector(collected, path=folder)  # type: ignore[no-untyped-call]
+    MultiProcessCollector(collected, path=folder)
     return collected
 
 
@@ -72,7 +72,7 @@ def serve(port: int, folder: str, processes: Processes) -> int:
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
-            return metrics_app(environ, start_response)
+            return cast(Iterable[bytes], metrics_app(environ, start_response))
         if path not in ("/livez", "/readyz"):
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/metrics, /livez or /readyz\n"]

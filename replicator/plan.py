@@ -90,10 +90,10 @@ class Planner:
             wanted = frontier.rule.frontier + 1
             if beginnings[partition] > wanted:
                 raise SourceTruncated(
-                    f"{name}-{partition} begins at offset {beginnings[partition]} now, but the copy stands at {wanted}: {beginnings[partition] - wanted} offsets "
-                    "were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
+                    f"{name}-{partition} begins at offset {beginnings[partition]} now, but the copy stands at {wanted}: {beginnings[partition] - wanted} "
+                    "offsets were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
                     "to have an exact copy of what is left, copy to a new destination.topic")
             if ends[partition] < wanted:
                 raise SourceTruncated(
-                    f"{name}-{partition} ends at offset {ends[partition]}, but records up to {wanted - 1} were copied: the source cluster lost its newest records. "
+                    f"{name}-{partition} ends at offset {ends[partition]}, but records up to {wanted - 1} were copied: the source lost its newest records. "
                     "The copy has records that the source no longer has; copy to a new destination.topic")

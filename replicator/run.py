@@ -66,7 +66,7 @@ def start(spark: SparkSession, settings: Settings, plan: Plan) -> StreamingQuery
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:
-        writer = writer.outputMode("update").trigger(realTime=f"{settings.number('replicator.batch_s')} seconds")
+        writer = writer.outputMode("update").trigger(realTime=f"{settings.number('replicator.batch_s')} seconds")  # type: ignore[call-overload]  # newer than its stub
     return writer.start()
 
 

@@ -48,7 +48,8 @@ class Stage:
     def work(self) -> None:
         """Runs, one after the other."""
         while self.state != "done":
-            plan = self.planner.plan()
+            begin = self.settings.stop_at_end or self._session() is not None  # a plan made before the JVM is up would be old when it is used
+            plan = self.planner.plan() if begin else None
             if plan is None:
                 self._to("stopped")
             elif self.settings.stop_at_end and self._complete(plan):
@@ -58,10 +59,13 @@ class Stage:
         log.info("stage one has stopped")
 
     def _run(self, plan: Plan) -> None:
-        spark = self._session(plan)
+        spark = self._session()
         if spark is None:
             self._to("stopped")
             return
+        slots = spark.sparkContext.defaultParallelism
+        if slots < len(plan.starts):
+            raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
         log.info("run with epoch %d begins at %s", plan.epoch, plan.starts)
         EPOCH.set(plan.epoch)
         watch = Watch(self.settings, self.clients, plan)
@@ -129,13 +133,11 @@ class Stage:
         return all(positions.first_visible(self.clients.source_reader, name, partition, plan.starts[partition], target) is None
                    for partition, target in self.targets.items())
 
-    def _session(self, plan: Plan) -> SparkSession | None:
+    def _session(self) -> SparkSession | None:
         """The JVM, once it is up; None when told to stop before."""
         while not self.stopping():
             self.pulse.beat()
             if self.spark.done():
-                if session.slots_for(0) < len(plan.starts) and self.spark.result().sparkContext.defaultParallelism < len(plan.starts):
-                    raise StageFailed(f"the source has {len(plan.starts)} partitions now, more than this JVM has slots: starting again")
                 return self.spark.result()
             time.sleep(0.05)
         return None

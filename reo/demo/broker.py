@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from common.children import die_with_parent
 
@@ -113,6 +113,12 @@ class Broker:
         """SIGKILL: nothing is flushed, no session is closed."""
         self.stop(signal.SIGKILL)
 
+    def create_topic(self, name: str, partitions: int, **config: str) -> None:
+        """Create a topic that keeps old timestamps; `config` has underscores for dots."""
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result()
+
     def _format(self, properties: Path) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         text = PROPERTIES.format(port=self.port, controller_port=self.controller_port, folder=self.folder)
@@ -126,5 +132,6 @@ class Broker:
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         return ["java", f"-Xms{self.heap_mb}m", f"-Xmx{self.heap_mb}m", "-XX:+UseParallelGC",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+                "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
                 "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info", "-cp", f"{self.jars}/*", main_class, *arguments]

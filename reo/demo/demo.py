@@ -1,0 +1,158 @@
+"""`make demo`: the main job, on this machine, with everything real, and a verdict that is earned.
+
+Two brokers are started, the flights are loaded, the service copies them while its stages are killed again and again, and then
+every record of the destination is held against the source. Exit code 0 only when the copy is exact and every planned kill
+happened. Whatever was started is stopped, also on Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from common import settings
+from reo import verify
+from reo.demo.broker import Broker
+from reo.demo.flights import RECORDS, Loader
+from reo.demo.killer import Kill, Killer
+from reo.demo.service import Service
+
+JARS = Path(__file__).parent.parent.parent / "jars" / "broker"
+TOPIC = "flights"
+PARTITIONS = 4
+PATIENCE_S = 180
+
+
+class Demo:
+    """One demonstration; `stack` undoes everything."""
+
+    def __init__(self, seed: int, kills: int, stack: ExitStack, bars: Progress) -> None:
+        self.seed, self.kills = seed, kills
+        self.bars = bars
+        self.folder = Path(tempfile.mkdtemp(prefix="reo-demo-"))
+        stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.brokers = [Broker(self.folder / name, JARS) for name in ("source", "destination")]
+        for broker in self.brokers:
+            stack.callback(broker.kill)
+        source, destination = (broker.address for broker in self.brokers)
+        self.environment = {"REO_SOURCE_BOOTSTRAP_SERVERS": source, "REO_DESTINATION_BOOTSTRAP_SERVERS": destination, "REO_SOURCE_TOPIC": TOPIC,
+                            "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "6000"}
+        self.service = Service(self.environment, self.folder / "service.log")
+        stack.callback(self.service.kill_all)
+        self.seconds = 0.0
+
+    def run(self) -> int:
+        """Load, copy under kills, verify; returns the exit code."""
+        for broker in self.brokers:
+            broker.start()
+        for broker in self.brokers:
+            broker.wait()
+        loader = self._load()
+        destination = AdminClient({"bootstrap.servers": self.brokers[1].address, "log_level": 0})
+        killer = Killer(self.seed, self.kills, RECORDS, self.service, destination,
+                        {"replicator": f"{TOPIC}-proxy", "deduplicator": TOPIC}, PARTITIONS)
+        self._copy(killer, loader.last)
+        counts = {reason: self.service.total("reo_records_dropped_total", reason=reason) for reason in ("duplicate", "stale", "hole")}
+        code = self.service.stop()
+        if code != 0:
+            raise RuntimeError(f"the service ended with exit code {code}:\n{self._log()}")
+        return self._verdict(killer, counts, loader)
+
+    def _load(self) -> Loader:
+        self.brokers[0].create_topic(TOPIC, PARTITIONS)
+        task = self.bars.add_task("loaded", total=RECORDS)
+        loader = Loader(self.brokers[0].address, TOPIC)
+        loader.load(lambda number: self.bars.advance(task, number))
+        return loader
+
+    def _copy(self, killer: Killer, last: dict[int, int]) -> None:
+        """Start the service, kill, wait until the frontier has reached the last visible record everywhere."""
+        tasks = {"replicator": self.bars.add_task("stage one", total=RECORDS), "deduplicator": self.bars.add_task("stage two", total=RECORDS)}
+        begun = time.monotonic()
+        self.service.start()
+        killer.work(lambda stage, written: self._show(tasks[stage], written), self._say)
+        self._wait(lambda: self._arrived(last), lambda: self._show_all(tasks, killer))
+        self.seconds = time.monotonic() - begun
+
+    def _show(self, task: TaskID, written: int) -> None:
+        self.bars.update(task, completed=min(written, RECORDS))
+
+    def _show_all(self, tasks: dict[str, TaskID], killer: Killer) -> None:
+        for stage, task in tasks.items():
+            self._show(task, killer.written(stage))
+
+    def _say(self, happened: Kill) -> None:
+        self.bars.console.print(f"SIGKILL {happened.victim:<12} of stage {'one' if happened.stage == 'replicator' else 'two'} "
+                                f"after {happened.written:>7} written records")
+
+    def _arrived(self, last: dict[int, int]) -> bool:
+        frontiers = self.service.frontiers()
+        return all(frontiers.get(partition, -1) >= offset for partition, offset in last.items())
+
+    def _wait(self, condition: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if self.service.code is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the copy did not complete (exit code of the service: {self.service.code}):\n{self._log()}")
+            meanwhile()
+            time.sleep(0.1)
+
+    def _log(self) -> str:
+        return self.service.log.read_text(errors="replace")[-4000:]
+
+    def _verdict(self, killer: Killer, counts: dict[str, float], loader: Loader) -> int:
+        task = self.bars.add_task("verified", total=RECORDS)
+        results = verify.verify(settings.load(self.environment), lambda number: self.bars.advance(task, number))
+        self.bars.stop()
+        equal = sum(result.equal for result in results)
+        differences = [f"partition {result.partition}: {result.difference}" for result in results if result.difference]
+        exact = not differences and equal == RECORDS
+        complete = len(killer.done) == 2 * self.kills
+        table = Table(title=f"seed {self.seed}", show_header=False)
+        stages = [kill.stage for kill in killer.done]
+        for name, value in (
+            ("records", f"{equal:,} (and {loader.aborted:,} aborted ones, which must not be seen)"),
+            ("duplicates dropped", f"{counts['duplicate'] + counts['stale']:,.0f} ({counts['stale']:,.0f} of them stale)"),
+            ("holes refused", f"{counts['hole']:,.0f}"),
+            ("kills", f"{stages.count('replicator')} of stage one, {stages.count('deduplicator')} of stage two"),
+            ("seconds", f"{self.seconds:.1f}, restarts included"),
+            ("records/s", f"{equal / self.seconds:,.0f}"),
+            ("verdict", "exact" if exact else "NOT EXACT"),
+        ):
+            table.add_row(name, value)
+        self.bars.console.print(table)
+        for line in differences:
+            self.bars.console.print(line)
+        if not complete:
+            self.bars.console.print(f"{2 * self.kills - len(killer.done)} of the planned kills did not happen: the copy was faster. Try another seed")
+        return 0 if exact and complete else 1
+
+
+def run(seed: int | None, kills: int) -> int:
+    """The sub-command; a seed is chosen when none is given."""
+    chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ends unwind the stack
+    console = Console()
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console.print(f"seed {chosen}: the same seed kills at the same points of the copy")
+    with ExitStack() as stack, Progress(*columns, console=console) as bars:
+        try:
+            return Demo(chosen, kills, stack, bars).run()
+        except KeyboardInterrupt:
+            console.print("interrupted; everything that was started is being stopped")
+            return 130
+        except RuntimeError as failed:
+            print(failed, file=sys.stderr)
+            return 1

@@ -1,0 +1,79 @@
+"""Chooses, from a seed, at which point of the copy which process is killed, and kills it while it works.
+
+A stage is killed when what it has written passes a threshold, and only when it has written something since it was last
+started: a process that is still starting has nothing to lose.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from common import positions
+from reo.demo.service import Service, kill
+
+EARLIEST, LATEST = 0.05, 0.70
+QUIET_S = 60
+VICTIMS = {"replicator": ("replicator", "java"), "deduplicator": ("deduplicator",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill that happened."""
+
+    stage: str
+    victim: str
+    written: int
+
+
+class Killer:
+    """Watches both topics of the destination cluster and kills at the thresholds."""
+
+    def __init__(self, seed: int, kills: int, total: int, service: Service, admin: AdminClient, topics: dict[str, str], partitions: int) -> None:
+        choose = random.Random(seed)
+        self.total = total
+        self.service = service
+        self.admin = admin
+        self.topics = topics
+        self.partitions = range(partitions)
+        self.due = {stage: sorted(choose.uniform(EARLIEST, LATEST) for _ in range(kills)) for stage in topics}
+        self.victims = {stage: [choose.choice(VICTIMS[stage]) for _ in range(kills)] for stage in topics}
+        self.written_at_start = dict.fromkeys(topics, 0)
+        self.done: list[Kill] = []
+
+    def work(self, progress: Callable[[str, int], None], said: Callable[[Kill], None]) -> None:
+        """Until everything is killed that was planned, or nothing moves any more."""
+        seen, moved_at = dict.fromkeys(self.topics, 0), time.monotonic()
+        while any(self.due.values()) and self.service.code is None and time.monotonic() - moved_at < QUIET_S:
+            for stage in self.topics:
+                written = self.written(stage)
+                if written != seen[stage]:
+                    seen[stage], moved_at = written, time.monotonic()
+                progress(stage, written)
+                if self.due[stage] and written > self.written_at_start[stage] and written >= self.due[stage][0] * self.total:
+                    self._kill(stage, written, said)
+            time.sleep(0.01)
+
+    def written(self, stage: str) -> int:
+        """How many records the stage has written, all its runs together (markers of transactions included)."""
+        try:
+            return sum(positions.ends(self.admin, self.topics[stage], self.partitions).values())
+        except KafkaException:
+            return 0
+
+    def _kill(self, stage: str, written: int, said: Callable[[Kill], None]) -> None:
+        victim = self.victims[stage][0]
+        alive = self.service.processes(victim)
+        if not alive or not kill(alive[0]):
+            return
+        self.due[stage].pop(0)
+        self.victims[stage].pop(0)
+        self.written_at_start[stage] = written + self.total // 50
+        happened = Kill(stage, victim, written)
+        self.done.append(happened)
+        said(happened)

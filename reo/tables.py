@@ -1,0 +1,94 @@
+"""The tables of README.md that are made from the code: settings and exit codes.
+
+`python -m reo.tables` writes them between the markers; a test compares what is there with what would be written, so the page
+can not fall behind. The exit codes' meanings are the docstrings of the errors.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from common.errors import Fenced, ReoError, Stop
+from common.settings_table import SETTINGS, Setting
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def settings_table() -> str:
+    """Every setting: reo's name, the environment's, kafka-reo's, default, meaning."""
+    rows = (f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |" for setting in SETTINGS)
+    return "\n".join(["| setting | environment (the second name is kafka-reo's) | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def exit_codes_table() -> str:
+    """Every exit code, the error that ends with it, and when that happens."""
+    ends = [(0, "", "The work is done, or SIGTERM or SIGINT asked for the end."),
+            (1, "", "Something unexpected; under `reo run` the supervisor starts the stage again.")]
+    ends += [(kind.exit_code, f"`{kind.__name__}`", _first_line(kind)) for kind in (Fenced, *_kinds(Stop))]
+    return "\n".join(["| exit code | error | when |", "|---|---|---|", *(f"| {code} | {name} | {when} |" for code, name, when in sorted(ends))])
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "exit codes": exit_codes_table}
+
+
+def between(text: str, name: str) -> str:
+    """What stands between a table's markers; ValueError when they are missing."""
+    found = _section(name).search(text)
+    if found is None:
+        raise ValueError(f"README.md has no <!-- {name} --> … <!-- /{name} -->")
+    return found[2].strip("\n")
+
+
+def rewritten(text: str) -> str:
+    """The page with every table as the code has it."""
+    for name, table in TABLES.items():
+        between(text, name)
+        content = table()
+        text = _section(name).sub(lambda found, content=content: f"{found[1]}\n{content}\n{found[3]}", text)  # type: ignore[misc]
+    return text
+
+
+def _section(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)
+
+
+def _names(setting: Setting) -> str:
+    return "<br>".join(f"`{name}`" for name in setting.environment)
+
+
+def _default(setting: Setting) -> str:
+    if setting.required:
+        return "required"
+    return f"`{str(setting.default).lower() if setting.kind == 'flag' else setting.default}`" if setting.default != "" else ""
+
+
+def _meaning(setting: Setting) -> str:
+    choices = f" One of {', '.join(f'`{choice}`' for choice in setting.choices)}." if setting.choices else ""
+    return setting.meaning.replace("|", "\\|") + choices
+
+
+def _kinds(base: type[ReoError]) -> Iterator[type[ReoError]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
+def _first_line(kind: type[ReoError]) -> str:
+    return (kind.__doc__ or "").strip().split("\n", 1)[0]
+
+
+def main() -> int:
+    """Write README.md anew; returns the exit code."""
+    try:
+        README.write_text(rewritten(README.read_text()))
+    except (OSError, ValueError) as wrong:
+        print(f"reo.tables: {wrong}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

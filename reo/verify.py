@@ -1,0 +1,116 @@
+"""`reo verify`: is the copy complete and exact? Both topics are read in step, per partition, and compared record by record.
+
+It knows nothing of frontiers, epochs or offsets kept anywhere: it reads what any `read_committed` consumer would read, so it can be
+believed when the service is wrong. Memory is bounded by the clients' fetch queues. What the source has now is the measure: a copy
+that is still running is reported as incomplete, with how much is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from common import positions, topics
+from common.errors import CopyDiffers, ReoError, TopicMissing
+from common.kafka_clients import admin, once_reachable, reader
+from common.records import Consumed
+from common.settings import Settings
+
+SHOWN_BYTES = 80
+FIELDS = ("key", "value", "headers", "timestamp")
+
+
+@dataclass(slots=True)
+class Comparison:
+    """One partition's result; `difference` tells the first one in words, empty when there is none."""
+
+    partition: int
+    equal: int = 0
+    difference: str = ""
+
+
+def fields_of(message: Consumed) -> tuple[object, ...]:
+    """What has to be the same on both sides, in the order of FIELDS. The kind of the timestamp may differ: a copy sets its own."""
+    return message.key(), message.value(), message.headers() or [], message.timestamp()[1]
+
+
+def compare(source: Generator[Consumed], destination: Generator[Consumed], partition: int, progress: Callable[[int], None]) -> Comparison:
+    """Walk two partitions in step up to the first difference."""
+    result = Comparison(partition)
+    for wanted, there in zip_longest(source, destination):
+        if there is None:
+            missing = 1 + sum(1 for _ in source)
+            result.difference = f"{missing} records are missing, from source offset {wanted.offset()} on: {_shown(wanted)}"
+        elif wanted is None:
+            surplus = 1 + sum(1 for _ in destination)
+            result.difference = f"{surplus} records too many, from destination offset {there.offset()} on: {_shown(there)}"
+        elif fields_of(wanted) != fields_of(there):
+            result.difference = _different(wanted, there)
+        if result.difference:
+            return result
+        result.equal += 1
+        if result.equal % 1000 == 0:
+            progress(1000)
+    progress(result.equal % 1000)
+    return result
+
+
+def _different(wanted: Consumed, there: Consumed) -> str:
+    names = [name for name, left, right in zip(FIELDS, fields_of(wanted), fields_of(there), strict=True) if left != right]
+    return (f"{', '.join(names)} differ between source offset {wanted.offset()} and destination offset {there.offset()}:\n"
+            f"    source      {_shown(wanted)}\n    destination {_shown(there)}")
+
+
+def _shown(message: Consumed) -> str:
+    key, value, headers, timestamp = fields_of(message)
+    return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={headers!r:.{SHOWN_BYTES}} timestamp={timestamp}"
+
+
+def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
+    """Compare all partitions, one after the other. TopicMissing, ClusterUnreachable and the like when they can not be read."""
+    timeout_s = settings.number("connect_timeout_s")
+    source = topics.source(settings, admin(settings.source, settings), timeout_s)
+    destination = once_reachable(settings.destination, timeout_s,
+                                 lambda: topics.describe(admin(settings.destination, settings), settings.destination_topic))
+    if destination is None or destination.partitions < source.partitions:
+        raise TopicMissing(f"the destination topic {settings.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
+    sides = [(reader(cluster, settings), name) for cluster, name in
+             ((settings.source, source.name), (settings.destination, destination.name))]
+    results = []
+    for partition in range(source.partitions):
+        left, right = (positions.visible(client, name, {partition: positions.FROM_BEGINNING}) for client, name in sides)
+        results.append(compare(left, right, partition, progress))
+        left.close()
+        right.close()
+    return results
+
+
+def command(settings: Settings) -> int:
+    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when all is equal."""
+    console = Console(stderr=True)
+    begun = time.monotonic()
+    try:
+        client = admin(settings.source, settings)
+        source = topics.source(settings, client, settings.number("connect_timeout_s"))
+        partitions = range(source.partitions)
+        beginnings = positions.beginnings(client, source.name, partitions)
+        total = sum(end - beginnings[partition] for partition, end in positions.ends(client, source.name, partitions).items())
+        columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("comparing", total=total)
+            results = verify(settings, lambda number: bar.advance(task, number))
+    except ReoError as error:
+        print(f"reo verify: {error}", file=sys.stderr)
+        return error.exit_code
+    for result in results:
+        print(f"partition {result.partition}: {result.equal} records equal{'; ' + result.difference if result.difference else ''}")
+    records, differing = sum(result.equal for result in results), [result for result in results if result.difference]
+    verdict = f"{len(differing)} of {len(results)} partitions differ" if differing else "exact"
+    print(f"{records} records compared in {time.monotonic() - begun:.1f} s: {verdict}")
+    return CopyDiffers.exit_code if differing else 0
