@@ -1,0 +1,78 @@
+"""What every test with a real cluster needs: two brokers for the whole session, a topic name, and services that are ended.
+
+The destination's broker deletes records that are older than a minute, unless a topic says otherwise, and looks for them every
+second: a copy that does not keep the source's retention loses old timestamps while the tests look on.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pytest
+
+from reo.demo.broker import Broker
+from tests.kafka import ROOT, Cluster, Clusters, Service, settings
+
+EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
+
+
+class Start(Protocol):
+    """Starts a service that copies `topic`; keyword arguments are settings."""
+
+    def __call__(self, topic: str, *arguments: str, **more: str) -> Service:
+        """Start it."""
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """Two single-node clusters."""
+    folder, jars = tmp_path_factory.mktemp("brokers"), ROOT / "jars" / "broker"
+    source = Broker(folder / "source", jars)
+    destination = Broker(folder / "destination", jars, settings=EAGER_RETENTION)
+    try:
+        for broker in (source, destination):
+            broker.start()
+        yield Clusters(Cluster(source.wait()), Cluster(destination.wait()))
+    finally:
+        for broker in (source, destination):
+            broker.kill()
+
+
+def unique(name: str) -> str:
+    """A topic name that nobody has had, and that says whose it is."""
+    return f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')[:60]}-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name of this test's own; the topic is not made."""
+    return unique(request.node.name)
+
+
+@pytest.fixture(scope="module")
+def start_for_module(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """`start` for fixtures that several tests share."""
+    yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
+
+
+@pytest.fixture
+def start(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Starts services; what still lives at the end of the test is killed, and the logs are printed for a failed test."""
+    yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
+
+
+def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Start]:
+    started: list[Service] = []
+
+    def begin(topic: str, *arguments: str, **more: str) -> Service:
+        service = Service(folder() / "tmp", settings(clusters, topic, more), arguments)  # type: ignore[operator]
+        started.append(service)
+        return service.start()
+
+    yield begin
+    for number, service in enumerate(started):
+        service.kill_all()
+        print(f"--- service {number}: reo run {' '.join(service.arguments)}, exit code {service.process.returncode}\n{service.tail()}")
