@@ -27,7 +27,8 @@ def exit_codes_table() -> str:
     """Every exit code, the error that ends with it, and when that happens."""
     ends = [(0, "", "The work is done, or SIGTERM or SIGINT asked for the end."),
             (1, "", "Something unexpected; under `reo run` the supervisor starts the stage again.")]
-    ends += [(kind.exit_code, f"`{kind.__name__}`", _first_line(kind)) for kind in (Fenced, *_kinds(Stop))]
+    kinds: list[type[ReoError]] = [Fenced, *_kinds(Stop)]
+    ends += [(kind.exit_code, f"`{kind.__name__}`", _first_line(kind)) for kind in kinds]
     return "\n".join(["| exit code | error | when |", "|---|---|---|", *(f"| {code} | {name} | {when} |" for code, name, when in sorted(ends))])
 
 

@@ -1,0 +1,72 @@
+"""The check at the start: surplus records of the destination are a torn transaction's, or a foreign writer's, never guessed."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from common.errors import ForeignWriter
+from deduplicator.check import Surplus
+from deduplicator.unwrap import Record
+
+
+def record(number: int) -> Record:
+    """A record that differs from every other number's."""
+    return Record(b"key", str(number).encode(), [("header", None)], 1_700_000_000_000 + number)
+
+
+def surplus(*numbers: int) -> Surplus:
+    """These records are at the destination from offset 10 on, two apart, as markers between transactions leave them."""
+    return Surplus("orders", 0, 9, deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)))
+
+
+def test_a_torn_transaction_is_recognised() -> None:
+    """The next accepted records are exactly what is there: covered, not written again, the known offset moves to the last."""
+    there = surplus(1, 2)
+    assert there.covers([record(1), record(2)]) == 2
+    assert (there.known, len(there.records)) == (12, 0)
+
+
+def test_what_follows_a_torn_transaction_is_written() -> None:
+    """Three are accepted, two are there: one is left to write."""
+    there = surplus(1, 2)
+    assert there.covers([record(1), record(2), record(3)]) == 2
+
+
+def test_a_torn_transaction_is_recognised_over_several_batches() -> None:
+    """One round accepts less than is there: the rest stays surplus for the next round."""
+    there = surplus(1, 2, 3)
+    assert there.covers([record(1)]) == 1
+    assert (there.known, len(there.records)) == (10, 2)
+    assert there.covers([record(2), record(3), record(4)]) == 2
+    assert there.known == 14
+
+
+def test_nothing_accepted_covers_nothing() -> None:
+    """A round of duplicates leaves the surplus as it is."""
+    there = surplus(1)
+    assert there.covers([]) == 0
+    assert (there.known, len(there.records)) == (9, 1)
+
+
+@pytest.mark.parametrize("other", [
+    record(1)._replace(key=None), record(1)._replace(value=b"other"), record(1)._replace(value=None), record(1)._replace(headers=[]),
+    record(1)._replace(headers=[("header", b"")]), record(1)._replace(timestamp_ms=5),
+])
+def test_any_difference_is_a_foreign_writer(other: Record) -> None:
+    """Key, value, headers and timestamp all count; null is not empty. The message says where."""
+    with pytest.raises(ForeignWriter, match=r"orders-0 at offset 10 .*Stop the other writer"):
+        surplus(1).covers([other])
+
+
+def test_a_foreign_record_behind_a_torn_transaction_is_found() -> None:
+    """The first is ours, the second is not: nothing may be written behind it."""
+    with pytest.raises(ForeignWriter, match="offset 12"):
+        surplus(1, 99).covers([record(1), record(2)])
+
+
+def test_records_in_another_order_are_a_foreign_writer() -> None:
+    """A torn transaction has the records in the order in which they are accepted."""
+    with pytest.raises(ForeignWriter):
+        surplus(2, 1).covers([record(1), record(2)])

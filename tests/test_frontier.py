@@ -1,0 +1,107 @@
+"""The frontier's metadata string: round trip, size, and that a damaged one is refused with ValueError and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.frontier import BYTES_MAX, Frontier, Link, RuleState, decode
+
+NUMBERS = st.integers(-1, 2**63 - 1)
+LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
+FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS)
+GOOD = Frontier(RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4)), "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
+
+
+def changed(**fields: Any) -> str:
+    """The good metadata with some fields changed; a field set to `...` is left out."""
+    return orjson.dumps({name: value for name, value in (orjson.loads(GOOD.encode()) | fields).items() if value is not ...}).decode()
+
+
+@given(FRONTIERS)
+@settings(max_examples=400, deadline=None)
+def test_a_frontier_comes_back_as_it_was(frontier: Frontier) -> None:
+    """Encode, decode: the same, link or not, for every number that the fields allow."""
+    assert decode(frontier.encode()) == frontier
+
+
+def test_it_is_far_below_the_brokers_limit() -> None:
+    """The longest numbers and identities need a tenth of offset.metadata.max.bytes."""
+    most = 2**63 - 1
+    longest = Frontier(RuleState(most, most, Link(most, most, most)), "f" * 16, most, "k" * 22, most, most)
+    assert len(longest.encode().encode()) < BYTES_MAX / 10
+
+
+@pytest.mark.parametrize("metadata", [None, ""])
+def test_a_commit_without_metadata_is_refused(metadata: str | None) -> None:
+    """Another application's plain commit: said so."""
+    with pytest.raises(ValueError, match="no metadata"):
+        decode(metadata)
+
+
+def test_4095_bytes_are_the_limit() -> None:
+    """What a broker would not have stored is refused before it is parsed; up to the limit it is read."""
+    identity = "x" * (BYTES_MAX - len(changed(i="")))
+    assert len(changed(i=identity)) == BYTES_MAX
+    assert decode(changed(i=identity)).source_identity == identity
+    with pytest.raises(ValueError, match="longer than 4095"):
+        decode(changed(i=identity + "x"))
+
+
+@pytest.mark.parametrize("version", [..., 0, 2, "1", None])
+def test_another_version_is_refused(version: object) -> None:
+    """A later version's frontier is not guessed at."""
+    with pytest.raises(ValueError, match="not version 1"):
+        decode(changed(v=version))
+
+
+@pytest.mark.parametrize("name", ["f", "e", "c", "d", "n"])
+@pytest.mark.parametrize("value", [..., None, -2, 2**63, 1.0, True, "1", [1]])
+def test_a_wrong_number_is_refused(name: str, value: object) -> None:
+    """Missing, out of range, or of another kind, also `true`, which Python would take for 1."""
+    with pytest.raises(ValueError, match="number"):
+        decode(changed(**{name: value}))
+
+
+@pytest.mark.parametrize("link", [[], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, None], [1, 2, -2], {"o": 1}, 7, "link", False])
+def test_a_wrong_link_is_refused(link: object) -> None:
+    """Three numbers or null, nothing else."""
+    with pytest.raises(ValueError, match=r"number|kind"):
+        decode(changed(l=link))
+
+
+@pytest.mark.parametrize("name", ["i", "t"])
+@pytest.mark.parametrize("value", [..., None, 7, ["x"]])
+def test_a_wrong_text_is_refused(name: str, value: object) -> None:
+    """Identity and topic id are compared as texts."""
+    with pytest.raises(ValueError, match="kind"):
+        decode(changed(**{name: value}))
+
+
+@given(st.text(max_size=30) | st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("vfelictdn"), inner, max_size=9), max_leaves=15)
+    .map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode()))
+@settings(max_examples=800, deadline=None)
+def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:
+    """Whatever another application committed: never an exception of another kind."""
+    try:
+        assert isinstance(decode(metadata), Frontier)
+    except ValueError:
+        return
+
+
+@given(st.text(min_size=1, max_size=3), st.integers(0, 200))
+@settings(max_examples=500, deadline=None)
+def test_damaged_metadata_is_a_frontier_or_a_value_error(noise: str, position: int) -> None:
+    """Characters overwritten in a good one, also ones that UTF-8 does not have."""
+    good = GOOD.encode()
+    for damaged in (good[:position] + noise + good[position + len(noise):], good[:position], good[:position] + "\ud800"):
+        try:
+            decode(damaged)
+        except ValueError:
+            continue

@@ -1,0 +1,59 @@
+"""A log record is one line, whatever is in it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import orjson
+import pytest
+
+from common.logs import Line
+
+
+def made(message: str, *arguments: object, facts: dict[str, Any] | None = None, failing: bool = False) -> logging.LogRecord:
+    """A log record as the logging module makes it."""
+    info = None
+    if failing:
+        try:
+            raise ValueError("first line\nsecond line")
+        except ValueError:
+            info = sys.exc_info()
+    record = logging.LogRecord("name", logging.WARNING, "file", 1, message, arguments, info)
+    if facts is not None:
+        record.facts = facts
+    return record
+
+
+@pytest.mark.parametrize("record", [
+    made("plain"), made("%s of %d", "ü\n", 2), made("with\nnewlines\r\n"), made("failed", failing=True),
+    made("facts", facts={"text": "a\nb", "object": object()}),
+])
+def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
+    """Newlines in messages, tracebacks and facts are escaped; what is no JSON becomes its text."""
+    line = Line("stage", as_json=True).format(record)
+    assert "\n" not in line
+    assert "\r" not in line
+    fields = orjson.loads(line)
+    assert {"time", "level", "stage", "event"} <= set(fields)
+    assert (fields["level"], fields["stage"]) == ("WARNING", "stage")
+
+
+def test_json_carries_the_facts_as_fields() -> None:
+    """What a machine looks for is a field, not a part of the sentence."""
+    fields = orjson.loads(Line("stage", as_json=True).format(made("ended", facts={"exit_code": 20, "error": "X"})))
+    assert (fields["event"], fields["exit_code"], fields["error"]) == ("ended", 20, "X")
+
+
+def test_the_traceback_is_in_the_event() -> None:
+    """An unexpected error can be found by its text."""
+    assert "second line" in orjson.loads(Line("stage", as_json=True).format(made("failed", failing=True)))["event"]
+
+
+def test_text_is_one_line_with_the_facts_behind() -> None:
+    """Time in UTC, level, stage, sentence, facts."""
+    line = Line("stage", as_json=False).format(made("ended %d", 3, facts={"exit_code": 20}))
+    assert line.endswith("WARNING stage: ended 3 exit_code=20")
+    assert "+00:00" in line
+    assert "\n" not in line

@@ -1,0 +1,100 @@
+"""Rules of this repository that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reo import tables
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "bench")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LINES_MAX, FUNCTION_LINES_MAX = 300, 70
+FORBIDDEN = {
+    "common": {"replicator", "deduplicator", "reo", "proof", "tests", "pyspark"},
+    "replicator": {"deduplicator", "reo", "proof", "tests"},
+    "deduplicator": {"replicator", "reo", "proof", "tests", "pyspark"},
+    "reo": {"proof", "tests", "pyspark"},
+    "proof": {"reo", "bench", "tests", "pyspark"},
+    "bench": {"pyspark"},
+}
+"""Packages that a package must not import. `reo` sees both stages; `proof` calls their pure functions."""
+
+
+def named(path: Path) -> str:
+    """The path as a test's name."""
+    return str(path.relative_to(ROOT))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method of a module."""
+    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{named(path)} has a relative import"
+            yield str(node.module).split(".")[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_modules_are_short(path: Path) -> None:
+    """No module over 300 lines, no function over 70: each fits into a reader's head."""
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+    long = [function.name for function in functions(path) if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX]
+    assert long == []
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
+def test_modules_open_with_why(path: Path) -> None:
+    """Every module begins with a docstring."""
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=named)
+def test_tests_say_what_they_prove(path: Path) -> None:
+    """Every test function has a docstring."""
+    assert [function.name for function in functions(path) if function.name.startswith("test_") and not ast.get_docstring(function)] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_imports_go_one_way(path: Path) -> None:
+    """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/ only; reo sees all, nobody sees reo."""
+    package = path.relative_to(ROOT).parts[0]
+    assert set(imported(path)) & FORBIDDEN[package] == set()
+
+
+@pytest.mark.parametrize("name", sorted(tables.TABLES))
+def test_readme_has_the_tables_of_the_code(name: str) -> None:
+    """Settings and exit codes in README.md are what the code has now; `python -m reo.tables` writes them."""
+    assert tables.between(tables.README.read_text(), name) == tables.TABLES[name]()
+
+
+def test_writing_the_tables_again_changes_nothing_else() -> None:
+    """The writer replaces what is between its markers, whatever was there, and is stable."""
+    page = "a\n<!-- settings -->\nold | \\1\n<!-- /settings -->\nb\n<!-- exit codes --><!-- /exit codes -->\nc\n"
+    once = tables.rewritten(page)
+    assert tables.rewritten(once) == once
+    assert [line for line in once.splitlines() if not line.startswith(("|", "<!--"))] == ["a", "b", "c"]
+    assert tables.between(once, "settings") == tables.settings_table()
+    with pytest.raises(ValueError, match="settings"):
+        tables.rewritten("a page without markers")
+
+
+def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:
+    """What was handed over beside the repository is not there for a reader."""
+    words = b"../" + b"shared"
+    skipped = {"jars", "__pycache__"}
+    speaking = [named(path) for path in ROOT.rglob("*") if path.is_file() and not skipped & set(path.parts)
+                and not any(part.startswith(".") and part not in (".ci", ".github") and path.name != part for part in path.relative_to(ROOT).parts)
+                and path.stat().st_size < 5_000_000 and words in path.read_bytes()]
+    assert speaking == []

@@ -1,0 +1,170 @@
+"""Lifecycles are tables: every pair of state and event is either in the table or a typed error that changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from common.errors import StageFailed
+from deduplicator import transaction
+from deduplicator.transaction import InTurn, TransactionalProducer, TransactionFailed
+from replicator import run
+
+TABLES: list[tuple[str, Any]] = [("transaction", transaction), ("run", run)]
+PAIRS = [pytest.param(module, state, event, id=f"{name}: {state}, {event}")
+         for name, module in TABLES for state in get_args(module.State) for event in get_args(module.Event)]
+
+
+@pytest.mark.parametrize(("module", "state", "event"), PAIRS)
+def test_every_pair_leads_to_its_state_or_is_a_typed_error(module: Any, state: str, event: str) -> None:
+    """Known pairs give the table's state; unknown ones raise StageFailed, which names both, and the table stays as it is."""
+    before = dict(module.NEXT)
+    if (state, event) in module.NEXT:
+        assert module.after(state, event) == module.NEXT[state, event]
+    else:
+        with pytest.raises(StageFailed, match=f"{state!r} can not take {event!r}"):
+            module.after(state, event)
+    assert before == module.NEXT
+
+
+@pytest.mark.parametrize(("name", "module"), TABLES)
+def test_a_table_has_only_states_and_events_that_are_declared_and_reaches_all(name: str, module: Any) -> None:
+    """No typing error in the table, no state without a way in, no event that nothing takes."""
+    states, events = set(get_args(module.State)), set(get_args(module.Event))
+    assert {state for state, _ in module.NEXT} | set(module.NEXT.values()) == states
+    assert {event for _, event in module.NEXT} == events
+
+
+def test_whatever_ends_a_run_leads_back_to_planning_or_to_the_end() -> None:
+    """Healing is one thing, a new run from the frontier: no event leaves a run where neither is reachable."""
+    reached = {"done"}
+    while True:
+        more = {state for (state, _), following in run.NEXT.items() if following in reached} - reached
+        if not more:
+            break
+        reached |= more
+    assert reached == set(get_args(run.State))
+    assert not [event for (state, event) in run.NEXT if state == "done"]
+
+
+def test_in_doubt_is_taken_everywhere_and_ends_in_a_new_producer() -> None:
+    """A lost connection can happen in every state; the only way on is a producer that has to be initialised."""
+    for state in get_args(transaction.State):
+        assert transaction.after(state, "in doubt") == "new"
+    assert [event for (state, event) in transaction.NEXT if state == "new" and event != "in doubt"] == ["initialised"]
+
+
+class Client:
+    """A producer that does what it is told; `fails` maps a call to the error that it raises."""
+
+    def __init__(self, **fails: KafkaError) -> None:
+        self.fails = fails
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: object) -> None:
+            self.calls.append(name)
+            if name in self.fails:
+                raise KafkaException(self.fails[name])
+        return call
+
+
+TIMED_OUT = KafkaError(KafkaError._TIMED_OUT)
+ABORTABLE = KafkaError(KafkaError.REQUEST_TIMED_OUT, "abort", False, False, True)
+FATAL = KafkaError(KafkaError._FENCED, "fenced", True)
+
+
+def producer(**fails: KafkaError) -> tuple[TransactionalProducer, list[Client]]:
+    """A producer over clients of the above kind, and the list of those it made."""
+    made: list[Client] = []
+    return TransactionalProducer(lambda: made.append(Client(**fails)) or made[-1], 1.0, lambda: None), made  # type: ignore[func-returns-value, arg-type, return-value]
+
+
+def test_an_event_out_of_order_raises_before_the_client_is_called() -> None:
+    """A commit without offsets is a defect of ours: the state stays, and the client has not heard of it."""
+    one, made = producer()
+    one.begin()
+    with pytest.raises(StageFailed):
+        one.commit()
+    assert (one.state, made[0].calls) == ("open", ["init_transactions", "begin_transaction"])
+
+
+def test_a_commit_that_times_out_throws_the_producer_away() -> None:
+    """The outcome is in doubt: no abort is tried, the next begin makes a new client and initialises it."""
+    one, made = producer(commit_transaction=TIMED_OUT)
+    one.begin()
+    one.send_offsets([], None)
+    with pytest.raises(TransactionFailed):
+        one.commit()
+    assert (one.state, one.client) == ("new", None)
+    assert "abort_transaction" not in made[0].calls
+    one.begin()
+    assert (len(made), made[1].calls) == (2, ["init_transactions", "begin_transaction"])
+
+
+def test_an_abort_that_is_answered_keeps_the_producer() -> None:
+    """Nothing became visible and that is certain: the producer goes on."""
+    one, made = producer(send_offsets_to_transaction=ABORTABLE)
+    one.begin()
+    with pytest.raises(TransactionFailed):
+        one.send_offsets([], None)
+    assert (one.state, len(made), made[0].calls[-1]) == ("ready", 1, "abort_transaction")
+
+
+def test_an_abort_in_doubt_throws_the_producer_away() -> None:
+    """The client asked for an abort, and the abort was not answered."""
+    one, _ = producer(send_offsets_to_transaction=ABORTABLE, abort_transaction=TIMED_OUT)
+    one.begin()
+    with pytest.raises(TransactionFailed):
+        one.send_offsets([], None)
+    assert (one.state, one.client) == ("new", None)
+
+
+def test_a_fatal_error_ends_the_process() -> None:
+    """Fenced: somebody newer is there; this is no TransactionFailed, after which the loop would go on."""
+    one, _ = producer(commit_transaction=FATAL)
+    one.begin()
+    one.send_offsets([], None)
+    with pytest.raises(Exception, match="newer instance") as raised:
+        one.commit()
+    assert not isinstance(raised.value, TransactionFailed)
+    assert one.state == "new"
+
+
+def test_the_two_producers_take_turns() -> None:
+    """Each transaction is the other producer's; one is begun only when the one before it is known to have ended."""
+    first, second = producer()[0], producer()[0]
+    turns = InTurn(first, second)
+    turns.initialise()
+    used = []
+    for _ in range(4):
+        turns.begin()
+        used.append(turns.current)
+        turns.current.send_offsets([], None)
+        turns.current.commit()
+    assert used == [second, first, second, first]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_no_second_transaction_is_begun_while_one_is_open(prepared: bool) -> None:
+    """Whether the first is committed is not known yet: commits would lose their order. Nothing changes."""
+    first, second = producer()[0], producer()[0]
+    turns = InTurn(first, second)
+    turns.begin()
+    if prepared:
+        turns.current.send_offsets([], None)
+    with pytest.raises(StageFailed):
+        turns.begin()
+    assert turns.current is second
+    assert first.state == "new"
+
+
+def test_closing_leaves_no_transaction_open() -> None:
+    """SIGTERM in the middle of a transaction: aborted, not left to the time-out."""
+    first, second = producer()[0], producer()[0]
+    turns = InTurn(first, second)
+    turns.begin()
+    turns.close()
+    assert turns.current.state == "ready"
