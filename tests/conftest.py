@@ -20,9 +20,9 @@ EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms
 
 
 class Start(Protocol):
-    """Starts a service that copies `topic`; keyword arguments are settings."""
+    """Starts a service that copies `topic`; keyword arguments are settings. `environment` replaces all that is given by default."""
 
-    def __call__(self, topic: str, *arguments: str, **more: str) -> Service:
+    def __call__(self, topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
         """Start it."""
 
 
@@ -67,8 +67,8 @@ def start(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Start]:
     started: list[Service] = []
 
-    def begin(topic: str, *arguments: str, **more: str) -> Service:
-        service = Service(folder() / "tmp", settings(clusters, topic, more), arguments)  # type: ignore[operator]
+    def begin(topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
+        service = Service(folder() / "tmp", environment or settings(clusters, topic, more), arguments)  # type: ignore[operator]
         started.append(service)
         return service.start()
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from reo.demo.broker import Broker, free_port
@@ -33,17 +34,18 @@ START_S = 60
 """Bound on what needs a start of Spark."""
 COPY_S = 120
 """Bound on a copy of everything that the tests write, on a busy machine."""
+NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
 FOREVER = {"retention.ms": "-1"}
 
 
-def until(condition: Callable[[], Seen], what: str, timeout_s: float = START_S) -> Seen:
+def until(condition: Callable[[], Seen], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Seen:
     """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
     deadline = time.monotonic() + timeout_s
     while True:
         seen = condition()
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen!r})"
+        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen_last or seen!r})"
         time.sleep(PAUSE_S)
 
 
@@ -97,10 +99,24 @@ class Cluster:
     def ends(self, topic: str, stable: bool = False) -> dict[int, int]:
         """The next offset of each partition; with `stable`, the first offset that an open transaction may still change."""
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(self.partitions(topic))}
-        if not asked:
-            return {}
-        return {place.partition: future.result().offset for place, future in self.admin.list_offsets(asked, isolation_level=isolation).items()}
+        return self._offsets(topic, OffsetSpec.latest(), isolation)
+
+    def beginnings(self, topic: str) -> dict[int, int]:
+        """The first offset that each partition still has."""
+        return self._offsets(topic, OffsetSpec.earliest())
+
+    def _offsets(self, topic: str, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> dict[int, int]:
+        """Asked again while a partition that was made just now has no leader."""
+        asked = {TopicPartition(topic, partition): spec for partition in range(self.partitions(topic))}
+
+        def answered() -> list[tuple[int, int]] | None:
+            try:
+                return [(place.partition, future.result().offset) for place, future in self.admin.list_offsets(asked, isolation_level=isolation).items()]
+            except KafkaException as failed:
+                if failed.args[0].code() in NOT_YET:
+                    return None
+                raise
+        return dict(until(answered, f"the offsets of {topic}")) if asked else {}
 
     def written(self, topic: str) -> int:
         """An upper bound on the records that anybody can see: control markers and what is not committed yet are counted too."""
@@ -136,6 +152,17 @@ class Clusters:
     def differences(self, topic: str, copy: str | None = None) -> list[str]:
         """The judge's verdict on a topic and its copy: empty when the copy is exact."""
         return verdict(self.source.read(topic), self.destination.read(copy or topic))
+
+    def copied(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
+        """Wait until the copy of a source with so many visible records is exact; the judge is asked only when it can be."""
+        last: list[str] = []
+
+        def exact() -> bool:
+            if self.destination.written(topic) >= records:
+                last[:] = self.differences(topic)
+                return not last
+            return False
+        until(exact, f"{records} records of {topic} are copied", timeout_s, last)
 
 
 def send(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
@@ -256,6 +283,12 @@ class Service:
                 kill(pid)
         self.process.wait()
         until(lambda: not self.living(), "no process is left", 10)
+
+    def forget_all(self) -> None:
+        """Delete everything that it had on disk; only the log is kept, elsewhere, for messages."""
+        (self.folder / "log").rename(self.folder.parent / "log")
+        shutil.rmtree(self.folder)
+        self.folder = self.folder.parent
 
     def ask(self, path: str) -> tuple[int, str]:
         """GET from the service's port: status and body; (0, "") when nobody answers."""

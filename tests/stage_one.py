@@ -1,0 +1,49 @@
+"""A stage one of one line: wraps records by hand, as `common.origin` describes them, and writes them to the intermediate topic.
+
+With it a test of stage two needs no Spark, and can write what Spark writes only by accident: duplicates, holes, zombies.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+
+from common.origin import HEADER, identity_of
+from tests.judge import Record
+from tests.kafka import Clusters, Service, until
+
+Wrapped = list[tuple[int, Record]]
+
+
+def now_epoch() -> int:
+    """Epochs come from the clock; a first frontier has one of its own, which a run has to exceed."""
+    return int(time.time() * 1000) + 1
+
+
+def wrapped(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Record]], epoch: int | None = None, batch: int = 1,
+            first_sequences: dict[int, int] | None = None) -> Wrapped:
+    """One batch: `records` are (partition, source offset, record) in order."""
+    cluster_id, topic_id = clusters.source.topic_id(topic)
+    identity, epoch = identity_of(cluster_id, topic, topic_id), epoch or now_epoch()
+    sequences = dict(first_sequences or {})
+    found: Wrapped = []
+    for partition, offset, record in records:
+        sequence = sequences.get(partition, 0)
+        sequences[partition] = sequence + 1
+        origin = {"p": partition, "o": offset, "t": record.timestamp_ms, "k": 0, "e": epoch, "b": batch, "s": sequence, "i": identity}
+        header = (HEADER, json.dumps(origin, separators=(",", ":")).encode())
+        found.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
+    return found
+
+
+def frontiers_are_made(service: Service, partitions: int) -> None:
+    """Wait until stage two has all its partitions: only then has a run a frontier to start from."""
+    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "stage two is ready")
+    until(lambda: all("reo_frontier_offset" in service.ask("/metrics")[1] and f'partition="{partition}"' in service.ask("/metrics")[1]
+                      for partition in range(partitions)), "every partition has a frontier")
+
+
+def feed(clusters: Clusters, topic: str, copy: str, records: Wrapped) -> None:
+    """Write wrapped records to the intermediate topic of a copy."""
+    clusters.destination.write(f"{copy}-proxy", records)

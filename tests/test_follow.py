@@ -1,0 +1,110 @@
+"""A source that changes while the service runs is followed, by one worker or several, by one service or two."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import NewPartitions
+
+from tests.conftest import Start
+from tests.kafka import Cluster, Clusters, plain, send, spread, until
+
+NEW_PARTITION_S = 60
+SOON_S = 30
+QUIET_S = 7.0
+"""Longer than any time after which stage one may think that something is wrong with a run."""
+
+
+def add_partitions(source: Cluster, topic: str, partitions: int) -> None:
+    """To the source only."""
+    source.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+    until(lambda: source.partitions(topic) == partitions, "the source has the new partitions")
+
+
+def owners(clusters: Clusters, group: str) -> dict[str, list[int]]:
+    """Member id → partitions, once the group is stable."""
+    found = clusters.destination.admin.describe_consumer_groups([group])[group].result()
+    if found.state != ConsumerGroupState.STABLE:
+        return {}
+    return {member.member_id: sorted(place.partition for place in member.assignment.topic_partitions) for member in found.members}
+
+
+def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Start) -> None:
+    """Records written before, during and after the start arrive, and so do a transaction that was long open and added partitions."""
+    source = clusters.source
+    source.create(topic, 2)
+    source.write(topic, spread(range(500), 2))
+    service = start(topic)
+    clusters.copied(topic, 500)  # what was there before the start
+
+    source.write(topic, spread(range(500, 1500), 2))
+    clusters.copied(topic, 1500, SOON_S)  # what was written during the run
+
+    producer = source.producer(transactional_id=topic)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    send(producer, topic, [(0, plain(number)) for number in range(1500, 1600)])
+    assert producer.flush(30) == 0
+    source.write(topic, [(1, plain(1600)), (0, plain(1601))])
+    until(lambda: plain(1600) in clusters.destination.read(topic)[1], "the other partition goes on while a transaction is open", SOON_S)
+    producer.commit_transaction(30)
+    clusters.copied(topic, 1602, SOON_S)  # the committed transaction, and what waited behind it
+
+    add_partitions(source, topic, 4)
+    source.write(topic, spread(range(2000, 3000), 4))
+    clusters.copied(topic, 2602, NEW_PARTITION_S)  # the added partitions, from their first record on
+    assert clusters.destination.partitions(topic) == clusters.destination.partitions(f"{topic}-proxy") == 4
+    assert service.metric("reo_runs_total", reason="grown") == 1, "a new run has to follow the new partitions"
+    service.stop()
+
+
+def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: Start) -> None:
+    """With nothing to copy, an empty partition and a purged intermediate topic, the run goes on: it is not ended and begun again and again."""
+    clusters.source.create(topic, 3)
+    clusters.source.write(topic, [(number % 2, plain(number)) for number in range(100)])  # partition 2 stays empty
+    service = start(topic)
+    clusters.copied(topic, 100)
+    until(lambda: sum(clusters.destination.beginnings(f"{topic}-proxy").values()) == 100, "the intermediate topic is purged", SOON_S)
+    quiet_until = time.monotonic() + QUIET_S
+    until(lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total"), "nothing happens")
+    assert service.metric("reo_runs_total") == 0, service.tail()
+    clusters.source.write(topic, spread(range(100, 400), 3))
+    clusters.copied(topic, 400, SOON_S)  # what comes after the silence
+    service.stop()
+
+
+def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, start: Start) -> None:
+    """Each of three workers has two of six partitions; together they copy all of them, and none dies of it."""
+    clusters.source.create(topic, 6)
+    service = start(topic, deduplicator_workers="3")
+    shares = until(lambda: (found := owners(clusters, f"reo-{topic}")) and len(found) == 3 and found, "the group has three members and is stable")
+    assert sorted(partition for share in shares.values() for partition in share) == [0, 1, 2, 3, 4, 5]
+    assert all(len(share) == 2 for share in shares.values()), shares
+    clusters.source.write(topic, spread(range(60_000), 6))
+    until(lambda: clusters.destination.written(topic) > 0, "the copy has begun")
+    workers = [service.pid_of("deduplicator", worker) for worker in range(3)]
+    clusters.copied(topic, 60_000)
+    writers = {partition for partition in range(6) if service.metric("reo_records_out_total", stage="deduplicator", partition=str(partition)) == 10_000}
+    assert writers == {0, 1, 2, 3, 4, 5}
+    assert [service.pid_of("deduplicator", worker) for worker in range(3)] == workers, "nothing was killed here, so nobody may have died"
+    service.stop()
+
+
+def test_the_two_stages_run_as_two_services(clusters: Clusters, topic: str, start: Start) -> None:
+    """`reo run replicator` and `reo run deduplicator` copy together what one service copies, and each runs its own stage only."""
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, spread(range(20_000), 2))
+    one, two = start(topic, "replicator"), start(topic, "deduplicator")
+    clusters.copied(topic, 20_000)
+    assert one.pid_of("replicator")
+    assert not one.pid_of("deduplicator")
+    assert two.pid_of("deduplicator")
+    assert not two.pid_of("replicator")
+    assert not two.pid_of("jvm")
+    one.stop()
+    clusters.source.write(topic, spread(range(20_000, 20_100), 2))
+    again = start(topic, "replicator")
+    clusters.copied(topic, 20_100)  # a new stage one goes on where the first stopped
+    again.stop()
+    two.stop()

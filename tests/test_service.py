@@ -1,0 +1,91 @@
+"""What stands around the copy: metrics, health and readiness on one port, settings from a file and by kafka-reo's names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import prometheus_client.parser
+import pytest
+
+from reo.demo.broker import free_port
+from tests.conftest import Start
+from tests.kafka import Clusters, kill, spread, until
+from tests.stage_one import frontiers_are_made, wrapped
+
+NAMED = {
+    "reo_records_in", "reo_records_out", "reo_records_dropped", "reo_transactions", "reo_transaction_seconds", "reo_lag_records", "reo_frontier_offset",
+    "reo_run_epoch", "reo_rebalances", "reo_heartbeat_seconds", "reo_ready",
+}
+RECORDS = 1000
+
+
+def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str, start: Start) -> None:
+    """/livez is 200 from the start, /readyz only once both stages work, /metrics counts exactly what was copied, with lag 0 at the end."""
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, spread(range(RECORDS), 2))
+    service = start(topic)
+    until(lambda: service.ask("/livez") == (200, "ok\n"), "the service is alive")
+    status, reason = service.ask("/readyz")
+    assert status == 503, "Spark can not be up already"
+    assert "replicator 0 is not working yet" in reason
+    until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready")
+    assert service.ask("/nowhere")[0] == 404
+
+    clusters.copied(topic, RECORDS)
+    until(lambda: service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "all records are counted", 10)
+    until(lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS, "all source offsets are counted", 10)
+    until(lambda: service.metric("reo_lag_records") == 0, "nothing lags behind", 10)
+    assert service.metric("reo_frontier_offset", topic=topic, partition="1") == RECORDS // 2 - 1
+    assert service.metric("reo_records_dropped_total") == 0
+    assert service.metric("reo_transactions_total", outcome="committed") >= 2
+    assert service.metric("reo_run_epoch") > 0
+    families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.ask("/metrics")[1])}
+    assert families >= NAMED
+
+    victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    kill(victim)
+    until(lambda: service.ask("/readyz")[0] == 503, "a killed stage is not ready", 10)
+    until(lambda: service.ask("/readyz")[0] == 200, "it is ready again")
+    assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 1
+    assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "what a dead process had counted is not lost"
+    service.stop()
+
+
+def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: Start) -> None:
+    """Two services can not share a port: the second ends with the settings' exit code and says which setting."""
+    clusters.source.create(topic, 1)
+    first = start(topic, "deduplicator")
+    until(lambda: first.ask("/livez")[0] == 200, "the first service has its port")
+    second = start(topic, "deduplicator", metrics_port=first.environment["REO_METRICS_PORT"], application="other")
+    assert second.ends(30) == 2
+    assert "REO_METRICS_PORT" in second.log
+    first.stop()
+
+
+@pytest.mark.parametrize("way", ["settings file", "kafka-reo's names"])
+def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, topic: str, start: Start, tmp_path: Path, way: str) -> None:
+    """The same copy, told in the two other ways: topics, group and transactional ids are the ones that were named."""
+    clusters.source.create(topic, 1)
+    clusters.source.write(topic, spread(range(20), 1))
+    copy, proxy, group = f"{topic}-copy", f"{topic}-between", f"{topic}-app"
+    if way == "settings file":
+        file = tmp_path / "reo.toml"
+        file.write_text(f'application = "{group}"\n[source]\ntopic = "{topic}"\nbootstrap_servers = "{clusters.source.address}"\n'
+                        f'[destination]\ntopic = "{copy}"\nbootstrap_servers = "{clusters.destination.address}"\n[intermediate]\ntopic = "{proxy}"\n')
+        environment = {"REO_SETTINGS_FILE": str(file)}
+    else:
+        environment = {
+            "APPLICATION_NAME": group, "KAFKA_CLUSTERS_SOURCE_TOPIC": topic, "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address,
+            "KAFKA_CLUSTERS_DESTINATION_TOPIC": copy, "KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
+            "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": proxy, "STREAMS_NUM_STREAM_THREADS": "1", "KAFKA_CONFIG_CONSUMER_AUTO_RESET": "earliest",
+        }
+    service = start(topic, "deduplicator", environment=environment | {"REO_METRICS_PORT": str(free_port())})
+    frontiers_are_made(service, 1)
+    records = [(0, number, record) for number, (_, record) in enumerate(spread(range(20), 1))]
+    clusters.destination.write(proxy, wrapped(clusters, topic, records))
+    until(lambda: clusters.destination.written(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
+    groups = {found.group_id for found in clusters.destination.admin.list_consumer_groups().result().valid}
+    assert group in groups
+    assert not re.search(rf"reo-{topic}", " ".join(groups))
+    service.stop()
