@@ -19,7 +19,7 @@ lint: setup ## style and types
 	@$(PY) -m mypy
 
 bench: setup ## first figures, printed (RECORDS=)
-	@$(PY) -m tests.bench $(if $(RECORDS),--records $(RECORDS))
+	@$(PY) -m bench $(if $(RECORDS),--records $(RECORDS))
 
 lock: ## renew both lock files from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock

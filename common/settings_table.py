@@ -74,7 +74,7 @@ SETTINGS: tuple[Setting, ...] = (
             "A dead worker's open transaction blocks read_committed readers of the destination for this long, plus up to 10 s.", least=5000, most=900_000),
     Setting("deduplicator.transaction_records", "integer", 20_000, "Most records of one transaction.", least=1, most=90_000),
     Setting("deduplicator.without_frontier", "text", "refuse",
-            "A destination with records but no frontier: `refuse` stops, `append` copies from `source.start` behind what is there.", choices=("refuse", "append")),
+            "A destination with records but no frontier: `refuse` stops, `append` copies from `source.start` behind them.", choices=("refuse", "append")),
     Setting("metrics.port", "integer", 7081, "Port of /metrics, /livez and /readyz; 0 takes a free one.", most=65_535),
     Setting("log.format", "text", "text", "One event a line: `text` or `json`.", choices=("text", "json")),
     Setting("log.level", "text", "INFO", "Least level that is written.", choices=("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -10,6 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from common.errors import StageFailed
@@ -28,6 +29,10 @@ logger.streaming.name = org.apache.spark.sql.execution.streaming
 logger.streaming.level = error
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
+logger.tasks.name = org.apache.spark.scheduler
+logger.tasks.level = error
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = error
 logger.utils.name = org.apache.spark.util.Utils
 logger.utils.level = error
 logger.kafka.name = org.apache.kafka
@@ -78,7 +83,10 @@ def start(settings: Settings, partitions: int) -> SparkSession:
     builder = SparkSession.builder.master(f"local[{slots_for(partitions)}]")
     for key, value in configuration.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as failed:
+        raise StageFailed(f"the JVM of stage one did not start: {failed}") from None
 
 
 def kill(spark: SparkSession) -> None:

@@ -46,8 +46,8 @@ class Watch:
     positions: dict[int, int] = field(init=False)
     """Per partition the source offset that is written next, as far as seen."""
     moved_at: dict[int, float] = field(init=False)
-    whole_at: dict[int, float] = field(init=False)
-    """When stage two last had nothing to complain about."""
+    hole_since: dict[int, float] = field(default_factory=dict)
+    """Partitions of which stage two has read everything of this run and not accepted the newest record."""
     written: dict[int, int] = field(default_factory=dict)
     nothing_until: dict[int, int] = field(default_factory=dict)
     """Per partition a source offset below which nothing visible is left."""
@@ -56,7 +56,6 @@ class Watch:
         now = time.monotonic()
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
-        self.whole_at = dict.fromkeys(self.plan.starts, now)
 
     def sample(self, commits: dict[int, Committed]) -> Sample:
         """Ask both clusters; KafkaException while one is silent."""
@@ -77,7 +76,8 @@ class Watch:
         now = time.monotonic()
         for partition, origin in sample.newest.items():
             self._move(partition, origin, sample, now)
-        if any(now - since > HOLE_S for since in self.whole_at.values()):
+            self._note_hole(partition, origin, sample, now)
+        if any(now - since > HOLE_S for since in self.hole_since.values()):
             return "hole"
         lags = {partition: self._lag(partition, sample) for partition in self.plan.starts}
         for partition, lag in lags.items():
@@ -89,22 +89,26 @@ class Watch:
         return "grown" if sample.source.partitions > len(self.plan.starts) else None
 
     def _move(self, partition: int, newest: Origin, sample: Sample, now: float) -> None:
-        """Note progress of both stages on one partition."""
+        """Note what this run has written."""
         end = sample.intermediate_ends[partition]
         if partition in self.written:
             RECORDS_OUT.labels("replicator", self.settings.intermediate_topic, str(partition)).inc(max(0, end - self.written[partition]))
         self.written[partition] = end
-        commit = sample.commits.get(partition)
-        if newest["e"] != self.plan.epoch:
-            self.whole_at[partition] = now
-            return
-        if newest["o"] + 1 > self.positions[partition]:
+        if newest["e"] == self.plan.epoch and newest["o"] + 1 > self.positions[partition]:
             RECORDS_IN.labels("replicator", self.settings.source_topic, str(partition)).inc(newest["o"] + 1 - self.positions[partition])
             self.positions[partition] = newest["o"] + 1
             self.moved_at[partition] = now
-        read_all = commit is not None and commit.intermediate_offset >= end
-        if commit is None or not read_all or commit.frontier.rule.frontier >= newest["o"]:
-            self.whole_at[partition] = now  # stage two is still reading, or has accepted everything
+
+    def _note_hole(self, partition: int, newest: Origin, sample: Sample, now: float) -> None:
+        """A hole is seen, not concluded from silence: an empty intermediate topic (all of it purged) has none."""
+        commit = sample.commits.get(partition)
+        if commit is None:
+            return
+        read_all = commit.intermediate_offset >= sample.intermediate_ends[partition]
+        if read_all and newest["e"] == self.plan.epoch and commit.frontier.rule.frontier < newest["o"]:
+            self.hole_since.setdefault(partition, now)
+        else:
+            self.hole_since.pop(partition, None)
 
     def _lag(self, partition: int, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""

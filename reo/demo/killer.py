@@ -1,7 +1,7 @@
 """Chooses, from a seed, at which point of the copy which process is killed, and kills it while it works.
 
-A stage is killed when what it has written passes a threshold, and only when it has written something since it was last
-started: a process that is still starting has nothing to lose.
+A stage is killed when what it has written passes a threshold, and only while it says that it is at work: a process that is still
+starting has nothing to lose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from confluent_kafka.admin import AdminClient
 from common import positions
 from reo.demo.service import Service, kill
 
-EARLIEST, LATEST = 0.05, 0.70
+EARLIEST, LATEST = 0.05, 0.85
+AHEAD = 0.08
+"""How far, as a part of all records, the load may be ahead of the next kill: no kill is missed because the copy was too fast."""
 QUIET_S = 60
 VICTIMS = {"replicator": ("replicator", "java"), "deduplicator": ("deduplicator",)}
 
@@ -43,7 +45,7 @@ class Killer:
         self.partitions = range(partitions)
         self.due = {stage: sorted(choose.uniform(EARLIEST, LATEST) for _ in range(kills)) for stage in topics}
         self.victims = {stage: [choose.choice(VICTIMS[stage]) for _ in range(kills)] for stage in topics}
-        self.written_at_start = dict.fromkeys(topics, 0)
+        self.written_at_kill = dict.fromkeys(topics, 0)
         self.done: list[Kill] = []
 
     def work(self, progress: Callable[[str, int], None], said: Callable[[Kill], None]) -> None:
@@ -55,9 +57,14 @@ class Killer:
                 if written != seen[stage]:
                     seen[stage], moved_at = written, time.monotonic()
                 progress(stage, written)
-                if self.due[stage] and written > self.written_at_start[stage] and written >= self.due[stage][0] * self.total:
+                if self.due[stage] and written > self.written_at_kill[stage] and written >= self.due[stage][0] * self.total:
                     self._kill(stage, written, said)
             time.sleep(0.01)
+
+    def hold(self, loaded: int) -> bool:
+        """Whether the load has to wait for a kill that is due before."""
+        waiting = [points[0] for points in self.due.values() if points]
+        return bool(waiting) and loaded > (min(waiting) + AHEAD) * self.total
 
     def written(self, stage: str) -> int:
         """How many records the stage has written, all its runs together (markers of transactions included)."""
@@ -69,11 +76,11 @@ class Killer:
     def _kill(self, stage: str, written: int, said: Callable[[Kill], None]) -> None:
         victim = self.victims[stage][0]
         alive = self.service.processes(victim)
-        if not alive or not kill(alive[0]):
+        if not self.service.total("reo_ready", stage=stage) or not alive or not kill(alive[0]):
             return
         self.due[stage].pop(0)
         self.victims[stage].pop(0)
-        self.written_at_start[stage] = written + self.total // 50
+        self.written_at_kill[stage] = written
         happened = Kill(stage, victim, written)
         self.done.append(happened)
         said(happened)

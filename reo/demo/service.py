@@ -105,7 +105,8 @@ def kill(process_id: int) -> bool:
 
 def _children(parent: int) -> list[int]:
     try:
-        return [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+        threads = list(Path(f"/proc/{parent}/task").iterdir())  # a child belongs to the thread that started it
+        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
     except OSError:
         return []
 
