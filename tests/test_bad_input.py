@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from tests.conftest import Start
 from tests.judge import Record
@@ -22,9 +22,15 @@ STOP_S = 60
 BRIEF = {"connect_timeout_s": "2"}
 
 
-def first_records() -> list[tuple[int, int, Record]]:
-    """(partition, source offset, record) of the first copy."""
-    return [(partition, number // PARTITIONS, record) for number, (partition, record) in enumerate(spread(range(FIRST), PARTITIONS))]
+def more_records() -> list[tuple[int, Record]]:
+    """What the source gets after the first copy."""
+    return spread(range(FIRST, 2 * FIRST), PARTITIONS)
+
+
+def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
+    """(partition, source offset, record): the source has no gaps here."""
+    first = int(records[0][1].value[:10])  # type: ignore[index]
+    return [(partition, (first + number) // PARTITIONS, record) for number, (partition, record) in enumerate(records)]
 
 
 def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
@@ -33,7 +39,7 @@ def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
     clusters.source.write(topic, spread(range(FIRST), PARTITIONS))
     service = start(topic, "deduplicator")
     frontiers_are_made(service, PARTITIONS)
-    feed(clusters, topic, topic, wrapped(clusters, topic, first_records()))
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(FIRST), PARTITIONS))))
     clusters.copied(topic, FIRST, STOP_S)
     service.stop()
 
@@ -136,7 +142,7 @@ def test_a_truncated_source_is_refused(clusters: Clusters, topic: str, start: St
     """Records that were deleted at the source before they were copied are missed: how many, and in which partition."""
     copied_before(clusters, topic, start)
     before = clusters.destination.read(topic)
-    clusters.source.write(topic, spread(range(FIRST, 2 * FIRST), PARTITIONS))
+    clusters.source.write(topic, more_records())
     place = TopicPartition(topic, 1, 60)
     clusters.source.admin.delete_records([place])[place].result()
     stopped(start(topic, "--stop-at-end"), 20, "SourceTruncated", f"{topic}-1", "60", "10 offsets")
@@ -159,7 +165,9 @@ def test_a_lost_frontier_is_refused(clusters: Clusters, topic: str, start: Start
     copied_before(clusters, topic, start)
     before = clusters.destination.read(topic)
     group = f"reo-{topic}"
-    clusters.destination.admin.delete_consumer_groups([group])[group].result()
+    admin = clusters.destination.admin
+    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member is forgotten", STOP_S)
+    admin.delete_consumer_groups([group])[group].result()
     stopped(start(topic, "deduplicator"), 22, "FrontierLost", group, topic)
     assert clusters.destination.read(topic) == before
 
@@ -167,17 +175,19 @@ def test_a_lost_frontier_is_refused(clusters: Clusters, topic: str, start: Start
 def test_a_foreign_writer_is_noticed(clusters: Clusters, topic: str, start: Start) -> None:
     """A record that somebody else wrote to the destination is found at the next start, as soon as there is something to write behind it."""
     copied_before(clusters, topic, start)
-    clusters.destination.write(topic, [(1, Record(b"not", b"ours", (), 1_700_000_000_000))])
-    clusters.source.write(topic, spread(range(FIRST, 2 * FIRST), PARTITIONS))
-    stopped(start(topic, "--stop-at-end"), 25, "ForeignWriter", f"{topic}-1", "offset")
-    assert clusters.destination.read(topic)[1][FIRST // PARTITIONS:] == [Record(b"not", b"ours", (), 1_700_000_000_000)]
+    foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
+    clusters.destination.write(topic, [(1, foreign)])
+    clusters.source.write(topic, more_records())
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    stopped(start(topic, "deduplicator"), 25, "ForeignWriter", f"{topic}-1", "offset")
+    assert clusters.destination.read(topic)[1][FIRST // PARTITIONS:] == [foreign]
 
 
 def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topic: str, start: Start) -> None:
     """The frontier of a destination topic that no longer exists does not count: the new one gets every record, not only the new ones."""
     copied_before(clusters, topic, start)
     clusters.destination.delete(topic)
-    clusters.source.write(topic, spread(range(FIRST, 2 * FIRST), PARTITIONS))
+    clusters.source.write(topic, more_records())
     service = start(topic, "--stop-at-end")
     assert service.ends() == 0, service.tail()
     assert clusters.differences(topic) == []
@@ -190,10 +200,8 @@ FOREIGN = {"no header": (), "not JSON": (("__origin", b"not JSON"),), "null": ((
 def test_a_foreign_record_on_the_intermediate_topic_stops_stage_two(clusters: Clusters, topic: str, start: Start, foreign: str) -> None:
     """A record without a valid origin header: nothing after it is copied, nothing before it is lost, and the error says where it is."""
     copied_before(clusters, topic, start)
-    more = spread(range(FIRST, 2 * FIRST), PARTITIONS)
-    clusters.source.write(topic, more)
-    numbered = [(partition, (FIRST + number) // PARTITIONS, record) for number, (partition, record) in enumerate(more)]
-    whole = wrapped(clusters, topic, numbered)
+    clusters.source.write(topic, more_records())
+    whole = wrapped(clusters, topic, numbered(more_records()))
     feed(clusters, topic, topic, whole[:50])
     feed(clusters, topic, topic, [(1, Record(b"whose", b"is this", FOREIGN[foreign]))])
     feed(clusters, topic, topic, whole[50:])
@@ -214,10 +222,10 @@ def run_of(cluster: Cluster, topic: str) -> dict[int, int]:
 def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Start) -> None:
     """Records at the destination whose frontier was never committed are recognised, counted, and not written a second time."""
     copied_before(clusters, topic, start)
-    more = spread(range(FIRST, 2 * FIRST), PARTITIONS)
-    clusters.source.write(topic, more)
-    clusters.destination.write(topic, more[:40])
-    service = start(topic)
+    clusters.source.write(topic, more_records())
+    clusters.destination.write(topic, more_records()[:40])
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    service = start(topic, "deduplicator")
     clusters.copied(topic, 2 * FIRST)
     until(lambda: service.metric("reo_torn_records_total") == 40, "the torn records are counted", 10)
     assert service.metric("reo_torn_records_total", partition="1") == 20
