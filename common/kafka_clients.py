@@ -100,11 +100,17 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     """The member of the group on the intermediate topic."""
     classic = settings.text("deduplicator.group_protocol") == "classic"
     session_ms = settings.number("deduplicator.session_timeout_ms")
+    classic_options = {
+        # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With group.protocol=consumer the broker
+        # refuses the new one until the old one's session has ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
+        "group.instance.id": f"{settings.application}-{settings.instance}-{worker}",
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": session_ms // 4,
+    }
     return Consumer(_base(settings.destination, settings, f"deduplicator-{worker}") | {
         "group.id": settings.application,
-        "group.instance.id": f"{settings.application}-{settings.instance}-{worker}",  # a restarted worker takes its predecessor's place at once
         "group.protocol": "classic" if classic else "consumer",
-        **({"session.timeout.ms": session_ms, "heartbeat.interval.ms": session_ms // 4} if classic else {}),
+        **(classic_options if classic else {}),
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",  # a position that is gone is looked into (`deduplicator.intermediate`), never skipped
         "enable.auto.commit": False,  # offsets belong to the transaction

@@ -23,7 +23,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from common import topics
 from common.children import die_with_parent
-from common.errors import stop_codes
+from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
 from reo import health
@@ -35,6 +35,8 @@ BACKOFF_MOST_S = 30.0
 HEALTHY_S = 60.0
 STOP_S = 8.0
 WATCHDOG_EVERY_S = 5.0
+MENDED_BY_WAITING = ClusterUnreachable.exit_code
+"""At the start of the service a silent cluster is a wrong address; later it is an outage."""
 PACKAGES = Path(__file__).parent.parent
 
 
@@ -111,7 +113,7 @@ class Supervisor:
         if code == 0 and self.settings.stop_at_end:
             log.info("%s has copied all there was", child.name)
             self.ended = 0
-        elif code in stop_codes():
+        elif code in stop_codes() and code != MENDED_BY_WAITING:
             log.error("%s ended with exit code %d, which a restart does not mend: the service ends", child.name, code)
             self.ended = code
         else:
