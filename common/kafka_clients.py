@@ -27,7 +27,10 @@ REFUSED = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION,
 })
-SILENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE, KafkaError.REQUEST_TIMED_OUT})
+SILENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE, KafkaError.REQUEST_TIMED_OUT,
+                    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+                    KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NETWORK_EXCEPTION})
+"""No answer, or none yet: a new topic or a restarted broker has no leaders for a moment."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
 REPLACED = frozenset({KafkaError._FENCED, KafkaError.FENCED_INSTANCE_ID, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID})
@@ -52,9 +55,13 @@ def translate(error: KafkaError, doing: str) -> ReoError:
 
 
 def once_reachable(cluster: Cluster, timeout_s: float, ask: Callable[[], Result]) -> Result:
-    """Ask until a broker answers; ClusterUnreachable after `timeout_s`. Other errors are translated at once."""
+    """Ask until a broker of the cluster answers; see `patiently`."""
+    return patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
+
+
+def patiently(doing: str, timeout_s: float, ask: Callable[[], Result]) -> Result:
+    """Ask until there is an answer; ClusterUnreachable after `timeout_s`. Other errors are translated and raised at once."""
     deadline = time.monotonic() + timeout_s
-    doing = f"the {cluster.name} cluster at {cluster.bootstrap_servers}"
     while True:
         try:
             return ask()
@@ -62,6 +69,7 @@ def once_reachable(cluster: Cluster, timeout_s: float, ask: Callable[[], Result]
             error = translate(failed.args[0], doing)
             if not isinstance(error, ClusterUnreachable) or time.monotonic() > deadline:
                 raise error from None
+            time.sleep(0.05)
 
 
 def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from common import frontier as frontiers
 from common import origin as origins
 from common.errors import ForeignRecord, FrontierUnreadable
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
 from common.records import Consumed
 
@@ -38,8 +38,12 @@ def listed(client: AdminClient, topic: str, partitions: Iterable[int], spec: Off
     """Offsets per partition. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(topic, partition): spec for partition in partitions}
-    futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-    return {partition.partition: future.result().offset for partition, future in futures.items()}
+
+    def ask() -> dict[int, int]:
+        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+        return {partition.partition: future.result().offset for partition, future in futures.items()}
+
+    return patiently(f"reading the offsets of topic {topic}", REQUEST_TIMEOUT_S, ask) if asked else {}
 
 
 def ends(client: AdminClient, topic: str, partitions: Iterable[int], committed_only: bool = False) -> dict[int, int]:

@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from common import positions, topics
 from common.errors import ClusterUnreachable, FrontierLost, HangingTransaction
 from common.frontier import Frontier, RuleState
-from common.kafka_clients import admin, reader, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, reader
 from common.positions import Committed
 from common.settings import Settings
 from deduplicator.check import Surplus, held_against_data
@@ -74,8 +73,8 @@ class Starter:
         if not wanted:
             return Start()
         commits = self._committed()
-        destination = topics.describe(self.admin, self.settings.destination_topic)
-        intermediate = topics.describe(self.admin, self.settings.intermediate_topic)
+        destination = self._described(self.settings.destination_topic)
+        intermediate = self._described(self.settings.intermediate_topic)
         if destination is None or intermediate is None:
             topics.prepare(self.settings)
             return self.start(wanted)
@@ -99,16 +98,16 @@ class Starter:
         while True:
             self.alive()
             try:
-                intermediate = topics.describe(self.admin, name)
+                intermediate = self._described(name)
                 return positions.committed(self.reader, name, range(intermediate.partitions if intermediate else 0))
-            except (ClusterUnreachable, HangingTransaction, KafkaException) as undecided:
-                error = translate(undecided.args[0], f"topic {name}") if isinstance(undecided, KafkaException) else undecided
-                if not isinstance(error, ClusterUnreachable | HangingTransaction):
-                    raise error from None
-                if isinstance(error, HangingTransaction) and time.monotonic() > deadline:
-                    raise HangingTransaction(f"{error} (undecided for {undecided_s:.0f} s)") from None
-                log.warning("the frontier can not be read yet: %s", error)
+            except (ClusterUnreachable, HangingTransaction) as undecided:
+                if isinstance(undecided, HangingTransaction) and time.monotonic() > deadline:
+                    raise HangingTransaction(f"{undecided} (undecided for {undecided_s:.0f} s)") from None
+                log.warning("the frontier can not be read yet: %s", undecided)
                 time.sleep(0.2)
+
+    def _described(self, name: str) -> topics.Topic | None:
+        return once_reachable(self.settings.destination, REQUEST_TIMEOUT_S, lambda: topics.describe(self.admin, name))
 
     def _make_first(self, missing: list[int], commits: dict[int, Committed], destination: topics.Topic, ends: dict[int, int], result: Start) -> None:
         if not missing:

@@ -10,12 +10,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException
-
 from common import positions, topics
 from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
 from common.frontier import Frontier
-from common.kafka_clients import translate
 from common.metrics import Pulse
 from common.positions import Committed
 from common.process import Stopping
@@ -77,8 +74,8 @@ class Planner:
     def _drained(self, commits: dict[int, Committed]) -> bool:
         try:
             ends = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, commits)
-        except KafkaException as failed:
-            log.debug("%s", translate(failed.args[0], "reading the ends of the intermediate topic"))
+        except ClusterUnreachable as silent:
+            log.debug("%s", silent)
             return False
         return all(commits[partition].intermediate_offset >= end for partition, end in ends.items())
 

@@ -10,7 +10,6 @@ import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -109,7 +108,7 @@ class Stage:
         try:
             commits = self.planner.try_committed(len(watch.plan.starts))
             return watch.verdict(watch.sample(commits))
-        except (KafkaException, ClusterUnreachable) as silent:
+        except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
             return None
 

@@ -58,7 +58,7 @@ class Watch:
         self.moved_at = dict.fromkeys(self.plan.starts, now)
 
     def sample(self, commits: dict[int, Committed]) -> Sample:
-        """Ask both clusters; KafkaException while one is silent."""
+        """Ask both clusters; ClusterUnreachable while one is silent."""
         client, name, partitions = self.clients.source_admin, self.settings.source_topic, list(self.plan.starts)
         destination, intermediate = self.clients.destination_admin, self.settings.intermediate_topic
         beginnings = positions.beginnings(destination, intermediate, partitions)

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from common import positions
+from common.errors import ClusterUnreachable
 from reo.demo.service import Service, kill
 
 EARLIEST, LATEST = 0.05, 0.85
@@ -70,7 +70,7 @@ class Killer:
         """How many records the stage has written, all its runs together (markers of transactions included)."""
         try:
             return sum(positions.ends(self.admin, self.topics[stage], self.partitions).values())
-        except KafkaException:
+        except ClusterUnreachable:
             return 0
 
     def _kill(self, stage: str, written: int, said: Callable[[Kill], None]) -> None:
