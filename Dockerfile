@@ -1,0 +1,76 @@
+# The image of `reo`: Debian, Java, Python, and everything that the service loads. It downloads nothing when it starts, keeps
+# nothing on disk but temporary files in /tmp, and needs neither root nor a capability.
+#
+#   docker build -t reo .
+#   docker run -e KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS=a:9092 -e KAFKA_CLUSTERS_SOURCE_TOPIC=orders \
+#       -e KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS=b:9092 -e KAFKA_CLUSTERS_DESTINATION_TOPIC=orders reo
+#   docker run -e … reo verify
+#
+# Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be downloaded.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE} AS base
+# man1: Debian's slim images lack the folder into which Java's package links its manual.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless python3 tini >/dev/null \
+    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/*
+
+# What only the build needs stays in this stage: pip, Ivy, their caches, and the certificates of a proxy, if there is one.
+FROM base AS build
+ARG CA_CERTIFICATES=""
+RUN apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates python3-venv >/dev/null
+# Behind a proxy that opens TLS: --build-arg CA_CERTIFICATES="$(cat its.crt)". One file per certificate, or Java sees the first only.
+RUN if [ -n "$CA_CERTIFICATES" ]; then \
+        printf '%s\n' "$CA_CERTIFICATES" | awk '/-BEGIN/ { n++ } { print > "/usr/local/share/ca-certificates/build-" n ".crt" }' \
+        && update-ca-certificates; \
+    fi
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1
+WORKDIR /opt/reo
+# In this order, so that a change of the code does not fetch Spark again.
+COPY requirements.lock ./
+COPY build/setup build/ivy.xml build/jars.sha256 build/
+RUN build/setup runtime \
+    && .venv/bin/python -m pip uninstall --quiet --yes setuptools pip \
+    && rm -rf .venv/lib/python3*/site-packages/pyspark/jars/connect-repl \
+        .venv/lib/python3*/site-packages/pyspark/examples .venv/lib/python3*/site-packages/pyspark/data
+COPY common common
+COPY replicator replicator
+COPY deduplicator deduplicator
+COPY reo reo
+COPY LICENSE ./
+# Compiled here, because the service may not write beside its code; readable whatever the umask of the checkout was.
+RUN .venv/bin/python -m compileall -q common replicator deduplicator reo && chmod -R a+rX .
+
+FROM base
+ARG VERSION=""
+ARG REVISION=""
+LABEL org.opencontainers.image.title="reo" \
+    org.opencontainers.image.description="Copies Kafka topics from one cluster to another exactly once, and can show its proof" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+# Hadoop, which Spark logs in with, refuses a user that has no name.
+RUN echo 'reo:x:10001:10001:reo:/tmp:/usr/sbin/nologin' >>/etc/passwd && echo 'reo:x:10001:' >>/etc/group
+WORKDIR /opt/reo
+COPY --from=build /opt/reo/.venv .venv
+COPY --from=build /opt/reo/jars jars
+COPY --from=build /opt/reo/LICENSE ./
+COPY --from=build /opt/reo/common common
+COPY --from=build /opt/reo/replicator replicator
+COPY --from=build /opt/reo/deduplicator deduplicator
+COPY --from=build /opt/reo/reo reo
+ENV PATH=/opt/reo/.venv/bin:$PATH PYTHONPATH=/opt/reo PYTHONUNBUFFERED=1
+USER 10001:10001
+EXPOSE 7081
+# http.client, because urllib would ask a proxy from the environment. The service listens once both clusters have answered.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/opt/reo/.venv/bin/python", "-S", "-c", "\
+import http.client, os, sys; \
+probe = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('REO_METRICS_PORT') or 7081), timeout=4); \
+probe.request('GET', '/livez'); \
+sys.exit(probe.getresponse().status != 200)"]
+# tini hands signals on and buries the dead: the JVM of a stage one that was killed becomes an orphan, which only process 1 can
+# wait for, and the supervisor knows none but its own children.
+ENTRYPOINT ["/usr/bin/tini", "--", "/opt/reo/.venv/bin/python", "-m", "reo"]
+CMD ["run"]
