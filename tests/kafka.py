@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
+from common.children import die_with_parent
 from reo.demo.broker import Broker, free_port
 from tests.judge import Partitions, Record, read, verdict
 
@@ -232,8 +233,8 @@ class Service:
         self.folder.mkdir(parents=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("REO_", "KAFKA_"))}
         with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "reo", "run", *self.arguments], cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, env=inherited | {"TMPDIR": str(self.folder)} | self.environment)
+            self.process = subprocess.Popen([sys.executable, "-m", "reo", "run", *self.arguments], cwd=ROOT, start_new_session=True, preexec_fn=die_with_parent,
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=inherited | {"TMPDIR": str(self.folder)} | self.environment)
         return self
 
     @property
