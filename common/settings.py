@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 
 from dynaconf import Dynaconf
 
+from common import points
 from common.errors import SettingsInvalid
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SETTINGS, Setting
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
 FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
-NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS"})
-"""Variables with our prefix that are not settings of a copy: where the file is, where the image keeps Spark's connector."""
+NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", points.VARIABLE})
+"""Variables with our prefix that are not settings of a copy: where the file is, where the image keeps Spark's connector, where a test
+wants a process to die."""
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka allows: org.apache.kafka.common.internals.Topic."""
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from common import points
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
 
@@ -81,6 +82,8 @@ class KafkaDestination:
         """Offsets last, then EndTxn; afterwards the deliveries are known."""
         producer = self.producers.current
         producer.send_offsets(offsets(), member)
+        points.at("two: offsets sent")
+        points.soon_after("two: committing")
         producer.commit()
         assert self._client is not None
         self._client.poll(0)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from common import points
 from common.errors import Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import LAG, PURGED, REBALANCES
@@ -113,6 +114,7 @@ class Intermediate:
         log.info("partitions %s of %s are %s", numbers, self.topic, event)
         REBALANCES.labels(event).inc()
         self.taken(numbers)
+        points.at("two: partitions gone")
         if self.incremental:
             consumer.incremental_unassign(partitions)
         else:

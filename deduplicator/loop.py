@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from confluent_kafka import TopicPartition
 
+from common import points
 from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
 from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, Pulse
@@ -54,8 +55,13 @@ class Loop:
         """Steps 1 to 6, or the way back after a failure."""
         self.pulse.beat()
         try:
-            work = self.decided(self.intermediate.batch(self.records_max))
+            messages = self.intermediate.batch(self.records_max)
+            if not messages:
+                return
+            points.at("two: consumed")
+            work = self.decided(messages)
             if work:
+                points.at("two: decided")
                 self.transact(work)
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
@@ -76,8 +82,10 @@ class Loop:
         begun = time.monotonic()
         member = self.intermediate.member()
         self.destination.begin()
+        points.at("two: begun")
         try:
             written = {partition: self._write(partition, batch, decision) for partition, (batch, decision) in work.items()}
+            points.at("two: written")
             moved = {partition: self._moved(partition, batch.next_offset, decision.state) for partition, (batch, decision) in work.items()}
             self._commit(moved, member)
         except RecordRefused as refused:
@@ -87,6 +95,7 @@ class Loop:
         except Exception:
             self.destination.abort()
             raise
+        points.at("two: committed")
         TRANSACTION_SECONDS.observe(time.monotonic() - begun)
         self.assigned.update(moved)
         for partition, (batch, decision) in work.items():
@@ -96,11 +105,13 @@ class Loop:
         """Partitions were assigned, or have to be read again: their frontiers, checked; first ones are committed here."""
         self.taken(partitions)
         start = self.starter.start(partitions)
+        points.at("two: frontier read")
         self.destination.outputs.update(start.outputs)
         while start.made:
             try:
                 self.destination.begin()
                 self._commit({partition: start.assigned[partition] for partition in start.made}, self.intermediate.member())
+                points.at("two: first frontier made")
                 break
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)

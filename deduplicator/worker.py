@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from common import topics
+from common import points, topics
 from common.kafka_clients import admin, stage_two_consumer, transactional_producer
 from common.metrics import Pulse
 from common.settings import Settings
@@ -23,6 +23,7 @@ HOUSEKEEPING_S = 1.0
 
 def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
+    points.at("two: started")
     topics.prepare(settings)
     pulse = Pulse("deduplicator", worker)
     destination_admin = admin(settings.destination, settings)
@@ -32,6 +33,7 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
         TransactionalProducer(lambda letter=letter: transactional_producer(settings, worker, letter, batch_bytes_max), timeout_s, pulse.beat)  # type: ignore[misc]
         for letter in "ab"))
     producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
+    points.at("two: initialised")
     loop = Loop(settings, Starter(settings, pulse.beat), KafkaDestination(settings.destination_topic, producers), pulse)
     loop.intermediate = Intermediate(
         stage_two_consumer(settings, worker), settings.intermediate_topic,
@@ -50,6 +52,7 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
                     purge.up_to(next_offsets)
                     pulse.ready(loop.intermediate.is_member)
     finally:
+        points.at("two: stopping")
         pulse.ready(False)
         producers.close()
         loop.intermediate.close()

@@ -27,6 +27,7 @@ from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
 from reo import health
+from reo.at_end import AtEnd
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -72,7 +73,8 @@ class Supervisor:
     def run(self) -> int:
         """Until told to stop, or an end that a restart does not mend; returns the exit code."""
         try:
-            topics.prepare(self.settings)
+            source = topics.prepare(self.settings)
+            at_end = AtEnd(self.settings, source) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()
             port = health.serve(self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
@@ -84,6 +86,8 @@ class Supervisor:
                 if time.monotonic() >= watchdog_at:
                     watchdog_at = time.monotonic() + WATCHDOG_EVERY_S
                     self._watchdog()
+                if at_end and at_end.reached():
+                    self.ended = 0
                 time.sleep(TICK_S)
             return self.ended or 0
         finally:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
@@ -18,6 +20,7 @@ from common.settings import Settings
 
 JARS_VARIABLE = "REO_JARS"
 LOG4J = """
+# A failed query is reported once, by stage one; what is switched off says the same again, and for every query that is stopped.
 rootLogger.level = warn
 rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
@@ -32,9 +35,11 @@ logger.native.level = error
 logger.tasks.name = org.apache.spark.scheduler
 logger.tasks.level = error
 logger.executor.name = org.apache.spark.executor
-logger.executor.level = error
+logger.executor.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources
+logger.write.level = off
 logger.utils.name = org.apache.spark.util.Utils
-logger.utils.level = error
+logger.utils.level = off
 logger.kafka.name = org.apache.kafka
 logger.kafka.level = error
 logger.stream.name = org.apache.spark.sql.catalyst
@@ -89,9 +94,16 @@ def start(settings: Settings, partitions: int) -> SparkSession:
         raise StageFailed(f"the JVM of stage one did not start: {failed}") from None
 
 
-def kill(spark: SparkSession) -> None:
-    """End the JVM at once."""
-    process = getattr(spark.sparkContext._gateway, "proc", None)
-    if process is not None:
-        process.kill()
-        process.wait()
+
+def starting(settings: Settings, partitions: int) -> Future[SparkSession]:
+    """Start the JVM beside other work. The thread is a daemon: a process that is told to stop does not wait for a JVM."""
+    future: Future[SparkSession] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(start(settings, partitions))
+        except Exception as failed:  # whatever it is, who asks for the result gets it
+            future.set_exception(failed)
+
+    threading.Thread(target=work, daemon=True, name="jvm").start()
+    return future

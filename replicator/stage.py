@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from common import positions, topics
+from common import points, positions, topics
+from common.children import kill_children
 from common.errors import ClusterUnreachable, StageFailed
 from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
@@ -49,6 +50,7 @@ class Stage:
         while self.state != "done":
             begin = self.settings.stop_at_end or self._session() is not None  # a plan made before the JVM is up would be old when it is used
             plan = self.planner.plan() if begin else None
+            points.at("one: planned")
             if plan is None:
                 self._to("stopped")
             elif self.settings.stop_at_end and self._complete(plan):
@@ -71,14 +73,16 @@ class Stage:
         try:
             query = run.start(spark, self.settings, plan)
             self._to("started")
+            points.at("one: query started")
             event = self._follow(query, watch)
             self.pulse.ready(False)
-            if query.isActive:
+            if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
         except Py4JError as lost:
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info("run with epoch %d ended: %s", plan.epoch, event)
+        points.at("one: run ended")
         self._to(event)
         if event == "finished":
             self._to(self._drain(watch))
@@ -119,6 +123,7 @@ class Stage:
             commits = self.planner.try_committed(len(watch.plan.starts))
             ends = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, watch.plan.starts)
             if len(commits) == len(ends) and all(commits[partition].intermediate_offset >= end for partition, end in ends.items()):
+                points.at("one: drained")
                 return "complete"
             if event in ("superseded", "hole"):
                 return "behind"
@@ -154,10 +159,9 @@ class Stage:
 
 def work(settings: Settings, stopping: Stopping) -> None:
     """Stage one, from start to end; the JVM does not outlive it."""
+    points.at("one: started")
     source = topics.prepare(settings)
-    with ThreadPoolExecutor(1) as pool:
-        spark = pool.submit(session.start, settings, source.partitions)
-        try:
-            Stage(settings, stopping, spark).work()
-        finally:
-            session.kill(spark.result())
+    try:
+        Stage(settings, stopping, session.starting(settings, source.partitions)).work()
+    finally:
+        kill_children()

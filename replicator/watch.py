@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from common import positions, topics
+from common import points, positions, topics
 from common.metrics import LAG, RECORDS_IN, RECORDS_OUT
 from common.origin import Origin
 from common.positions import Committed
@@ -96,6 +96,7 @@ class Watch:
         self.written[partition] = end
         if newest["e"] == self.plan.epoch and newest["o"] + 1 > self.positions[partition]:
             RECORDS_IN.labels("replicator", self.settings.source_topic, str(partition)).inc(newest["o"] + 1 - self.positions[partition])
+            points.at("one: first written")
             self.positions[partition] = newest["o"] + 1
             self.moved_at[partition] = now
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.children import die_with_parent
+from common.children import children_of, die_with_parent
 from reo.demo.broker import free_port
 
 PACKAGES = Path(__file__).parent.parent.parent
@@ -70,7 +70,7 @@ class Service:
         found, waiting = [], [self.process.pid]
         while waiting:
             parent = waiting.pop()
-            children = _children(parent)
+            children = children_of(parent)
             waiting += children
             found += [child for child in children if name in _command(child)]
         return found
@@ -101,14 +101,6 @@ def kill(process_id: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        threads = list(Path(f"/proc/{parent}/task").iterdir())  # a child belongs to the thread that started it
-        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
-    except OSError:
-        return []
 
 
 def _command(process_id: int) -> list[str]:
