@@ -59,15 +59,15 @@ def once_reachable(cluster: Cluster, timeout_s: float, ask: Callable[[], Result]
     return patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
 
 
-def patiently(doing: str, timeout_s: float, ask: Callable[[], Result]) -> Result:
-    """Ask until there is an answer; ClusterUnreachable after `timeout_s`. Other errors are translated and raised at once."""
+def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
+    """Ask until there is an answer; after `timeout_s` the errors of `later` are raised too. Others are translated and raised at once."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             return ask()
         except KafkaException as failed:
             error = translate(failed.args[0], doing)
-            if not isinstance(error, ClusterUnreachable) or time.monotonic() > deadline:
+            if not isinstance(error, later) or time.monotonic() > deadline:
                 raise error from None
             time.sleep(0.05)
 

@@ -26,7 +26,6 @@ EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess
 RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
 PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PLACE, multiprocess_mode="livemostrecent")
-RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
 HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last went round its loop.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 READY = Gauge("reo_ready", "1 when a process does its work.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 

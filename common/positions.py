@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import frontier as frontiers
 from common import origin as origins
-from common.errors import ForeignRecord, FrontierUnreadable
+from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
@@ -43,7 +43,8 @@ def listed(client: AdminClient, topic: str, partitions: Iterable[int], spec: Off
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
-    return patiently(f"reading the offsets of topic {topic}", REQUEST_TIMEOUT_S, ask) if asked else {}
+    later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
+    return patiently(f"reading the offsets of topic {topic}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
 
 
 def ends(client: AdminClient, topic: str, partitions: Iterable[int], committed_only: bool = False) -> dict[int, int]:

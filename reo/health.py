@@ -6,6 +6,7 @@ which one. /readyz says whether both stages do their work.
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Metric, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -21,6 +22,7 @@ from common.errors import SettingsInvalid
 
 SILENT_S = 60.0
 """A stage whose last sign of life is older hangs."""
+TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
 """Stage, worker and Unix time of the start of each process that should live now."""
 
@@ -40,10 +42,31 @@ class Quiet(WSGIRequestHandler):
         """Say nothing."""
 
 
+RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
+"""The supervisor's own; it has no file, it serves itself."""
+
+
+class Files:
+    """The metric files of all processes; a file that a process is just making is empty for a moment, and read again."""
+
+    def __init__(self, folder: str) -> None:
+        self.files = MultiProcessCollector(None, path=folder)
+
+    def collect(self) -> Iterable[Metric]:
+        """What they say now."""
+        for _ in range(TRIES - 1):
+            try:
+                return list(self.files.collect())
+            except (struct.error, FileNotFoundError):
+                time.sleep(0.02)
+        return list(self.files.collect())
+
+
 def registry(folder: str) -> CollectorRegistry:
-    """The metrics of all processes of the service, dead ones' counters included."""
+    """The metrics of all processes of the service, dead ones' counters included, and the supervisor's."""
     collected = CollectorRegistry()
-    MultiProcessCollector(collected, path=folder)
+    collected.register(cast(Any, Files(folder)))
+    collected.register(RESTARTS)
     return collected
 
 

@@ -123,6 +123,7 @@ class Supervisor:
         else:
             log.warning("%s ended (%s); it is started again in %.1f s", child.name,
                         signal.Signals(-code).name if code < 0 else f"exit code {code}", child.backoff_s)
+            health.RESTARTS.labels(child.stage).inc()
             child.start_at = time.monotonic() + child.backoff_s
             child.backoff_s = min(BACKOFF_MOST_S, child.backoff_s * 2)
 

@@ -78,7 +78,7 @@ class Stage:
             self.pulse.ready(False)
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
-        except Py4JError as lost:
+        except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info("run with epoch %d ended: %s", plan.epoch, event)

@@ -48,7 +48,8 @@ class Watch:
     moved_at: dict[int, float] = field(init=False)
     hole_since: dict[int, float] = field(default_factory=dict)
     """Partitions of which stage two has read everything of this run and not accepted the newest record."""
-    written: dict[int, int] = field(default_factory=dict)
+    written: dict[int, int] = field(init=False)
+    """Per partition the end of the intermediate topic, as last seen; before the run writes, where it begins."""
     nothing_until: dict[int, int] = field(default_factory=dict)
     """Per partition a source offset below which nothing visible is left."""
 
@@ -56,6 +57,7 @@ class Watch:
         now = time.monotonic()
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
+        self.written = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, self.plan.starts)
 
     def sample(self, commits: dict[int, Committed]) -> Sample:
         """Ask both clusters; ClusterUnreachable while one is silent."""
@@ -74,8 +76,9 @@ class Watch:
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
         now = time.monotonic()
+        for partition in self.plan.starts:
+            self._move(partition, sample, now)
         for partition, origin in sample.newest.items():
-            self._move(partition, origin, sample, now)
             self._note_hole(partition, origin, sample, now)
         if any(now - since > HOLE_S for since in self.hole_since.values()):
             return "hole"
@@ -88,16 +91,17 @@ class Watch:
             return "stalled"
         return "grown" if sample.source.partitions > len(self.plan.starts) else None
 
-    def _move(self, partition: int, newest: Origin, sample: Sample, now: float) -> None:
-        """Note what this run has written."""
+    def _move(self, partition: int, sample: Sample, now: float) -> None:
+        """Note what this run has written: the newest record says so, or, when all of it is purged already, the frontier."""
         end = sample.intermediate_ends[partition]
-        if partition in self.written:
-            RECORDS_OUT.labels("replicator", self.settings.intermediate_topic, str(partition)).inc(max(0, end - self.written[partition]))
+        RECORDS_OUT.labels("replicator", self.settings.intermediate_topic, str(partition)).inc(max(0, end - self.written[partition]))
         self.written[partition] = end
-        if newest["e"] == self.plan.epoch and newest["o"] + 1 > self.positions[partition]:
-            RECORDS_IN.labels("replicator", self.settings.source_topic, str(partition)).inc(newest["o"] + 1 - self.positions[partition])
+        newest, commit = sample.newest.get(partition), sample.commits.get(partition)
+        reached = max(newest["o"] + 1 if newest and newest["e"] == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0)
+        if reached > self.positions[partition]:
             points.at("one: first written")
-            self.positions[partition] = newest["o"] + 1
+            RECORDS_IN.labels("replicator", self.settings.source_topic, str(partition)).inc(reached - self.positions[partition])
+            self.positions[partition] = reached
             self.moved_at[partition] = now
 
     def _note_hole(self, partition: int, newest: Origin, sample: Sample, now: float) -> None:

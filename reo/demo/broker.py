@@ -124,7 +124,7 @@ class Broker:
         text = PROPERTIES.format(port=self.port, controller_port=self.controller_port, folder=self.folder)
         text += "".join(f"{key}={value}\n" for key, value in self.settings.items())
         properties.write_text(text)
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = "C" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # one that began with "-" would be taken for an option
         done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)),
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
