@@ -41,7 +41,11 @@ def listed(client: AdminClient, topic: str, partitions: Iterable[int], spec: Off
 
     def ask() -> dict[int, int]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-        return {partition.partition: future.result().offset for partition, future in futures.items()}
+        try:
+            return {partition.partition: future.result().offset for partition, future in futures.items()}
+        except KafkaException:
+            client.list_topics(topic, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
+            raise
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
     return patiently(f"reading the offsets of topic {topic}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
