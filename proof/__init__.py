@@ -38,5 +38,6 @@ Arbitrary slowness costs nothing: any step may come any time later.
 Abstractions, and why they lose nothing that decides: a destination record has its source's offset, since only order is asked; a
 batch is everything that is there or one record (deciding in parts is the same, `tests.test_rule`); reading the frontier and
 the destination at an assignment is one step (between the two nobody else can commit: pending offsets were waited for and
-the group fences the rest; output that is undecided is waited for, `Shell.waits_for_output`); intermediate records that everybody has read are forgotten, as the purge does.
+the group fences the rest; output that is undecided is waited for, `Shell.waits_for_output`);
+intermediate records that everybody has read are forgotten, as the purge does.
 """
