@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from common import settings
+from common.errors import ReoError
 from reo import verify
 from reo.demo.broker import Broker
 from reo.demo.flights import RECORDS, Loader
@@ -53,6 +55,7 @@ class Demo:
         self.service = Service(self.environment, self.folder / "service.log")
         stack.callback(self.service.kill_all)
         self.seconds = 0.0
+        self.over = threading.Event()
 
     def run(self) -> int:
         """Load, copy under kills, verify; returns the exit code."""
@@ -67,16 +70,16 @@ class Demo:
                         {"replicator": f"{TOPIC}-proxy", "deduplicator": TOPIC}, PARTITIONS)
         with ThreadPoolExecutor(1) as pool:
             task = self.bars.add_task("loaded", total=RECORDS)
-            loading = pool.submit(loader.load, lambda number: self.bars.advance(task, number), lambda loaded: self._busy() and killer.hold(loaded))
-            self._copy(killer, loading, loader.last)
+            loading = pool.submit(loader.load, lambda number: self.bars.advance(task, number), lambda loaded: not self.over.is_set() and killer.hold(loaded))
+            try:
+                self._copy(killer, loading, loader.last)
+            finally:
+                self.over.set()  # however it ended, the load does not wait for another kill
         counts = {reason: self.service.total("reo_records_dropped_total", reason=reason) for reason in ("duplicate", "stale", "hole")}
         code = self.service.stop()
         if code != 0:
             raise RuntimeError(f"the service ended with exit code {code}:\n{self._log()}")
         return self._verdict(killer, counts, loader)
-
-    def _busy(self) -> bool:
-        return self.service.process is None or self.service.code is None
 
     def _copy(self, killer: Killer, loading: Future[None], last: dict[int, int]) -> None:
         """Start the service, kill, wait until the frontier has reached the last visible record everywhere."""
@@ -155,6 +158,6 @@ def run(seed: int | None, kills: int) -> int:
         except KeyboardInterrupt:
             console.print("interrupted; everything that was started is being stopped")
             return 130
-        except RuntimeError as failed:
+        except (RuntimeError, ReoError) as failed:
             print(failed, file=sys.stderr)
             return 1

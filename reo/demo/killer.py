@@ -50,6 +50,8 @@ class Killer:
 
     def work(self, progress: Callable[[str, int], None], said: Callable[[Kill], None]) -> None:
         """Until everything is killed that was planned, or nothing moves any more."""
+        while self.service.code is None and not self.service.total("reo_ready", stage="replicator"):
+            time.sleep(0.1)  # the topics are made by the service
         seen, moved_at = dict.fromkeys(self.topics, 0), time.monotonic()
         while any(self.due.values()) and self.service.code is None and time.monotonic() - moved_at < QUIET_S:
             for stage in self.topics:
