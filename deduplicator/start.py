@@ -26,7 +26,7 @@ from typing import cast
 from confluent_kafka.admin import OffsetSpec
 
 from common import positions, topics
-from common.errors import ClusterUnreachable, FrontierLost, HangingTransaction
+from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, reader
 from common.positions import Committed
@@ -64,6 +64,7 @@ class Starter:
         self.settings = settings
         self.alive = alive
         self.clock = clock
+        self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
         self.reader = reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
 
@@ -78,22 +79,18 @@ class Starter:
         if destination is None or intermediate is None:
             topics.prepare(self.settings)
             return self.start(wanted)
-        beginnings, ends = (ask(self.admin, destination.name, wanted) for ask in (positions.beginnings, positions.ends))
         ours = {partition: commits[partition] for partition in wanted
                 if partition in commits and commits[partition].frontier.destination_topic_id == destination.topic_id}
         result = Start()
-        result.outputs, surplus = held_against_data(
-            self.reader, destination.name, {partition: commit.frontier for partition, commit in ours.items()}, beginnings, ends,
-            topics.compacted(self.admin, self.settings.destination, destination.name))
+        result.outputs, surplus = self._checked(destination.name, {partition: commit.frontier for partition, commit in ours.items()})
         result.assigned = {partition: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(partition)) for partition, commit in ours.items()}
-        self._make_first([partition for partition in wanted if partition not in ours], commits, destination, ends, result)
+        self._make_first([partition for partition in wanted if partition not in ours], commits, destination, result)
         self._anchor(intermediate.name, result)
         return result
 
     def _committed(self) -> dict[int, Committed]:
         """Every commit of the group on the intermediate topic; HangingTransaction when they stay undecided too long."""
-        undecided_s = self.settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
-        deadline = time.monotonic() + undecided_s
+        deadline = time.monotonic() + self.undecided_s
         name = self.settings.intermediate_topic
         while True:
             self.alive()
@@ -102,16 +99,40 @@ class Starter:
                 return positions.committed(self.reader, name, range(intermediate.partitions if intermediate else 0))
             except (ClusterUnreachable, HangingTransaction) as undecided:
                 if isinstance(undecided, HangingTransaction) and time.monotonic() > deadline:
-                    raise HangingTransaction(f"{undecided} (undecided for {undecided_s:.0f} s)") from None
+                    raise HangingTransaction(f"{undecided} (undecided for {self.undecided_s:.0f} s)") from None
                 log.warning("the frontier can not be read yet: %s", undecided)
+                time.sleep(0.2)
+
+    def _checked(self, name: str, frontiers: dict[int, Frontier]) -> tuple[dict[int, Output], dict[int, Surplus]]:
+        """The frontiers held against the data. Nothing is called missing while something is undecided.
+
+        A coordinator writes the markers of a transaction one after the other, so right after a commit a frontier can be readable
+        and its records not yet (found by `proof`).
+        """
+        compacted = topics.compacted(self.admin, self.settings.destination, name)
+        deadline = time.monotonic() + self.undecided_s
+        while True:
+            self.alive()
+            beginnings, ends = (ask(self.admin, name, frontiers) for ask in (positions.beginnings, positions.ends))
+            decided = positions.ends(self.admin, name, frontiers, committed_only=True) == ends
+            try:
+                return held_against_data(self.reader, name, frontiers, beginnings, ends, compacted)
+            except DestinationTruncated as missing:
+                if decided:
+                    raise
+                if time.monotonic() > deadline:
+                    raise HangingTransaction(f"a transaction on {name} stays open for more than {self.undecided_s:.0f} s, and with it: {missing}. Find it with "
+                                             "`kafka-transactions.sh find-hanging` and abort it, then start again") from None
+                log.info("waiting for a transaction on %s to be decided: %s", name, missing)
                 time.sleep(0.2)
 
     def _described(self, name: str) -> topics.Topic | None:
         return once_reachable(self.settings.destination, REQUEST_TIMEOUT_S, lambda: topics.describe(self.admin, name))
 
-    def _make_first(self, missing: list[int], commits: dict[int, Committed], destination: topics.Topic, ends: dict[int, int], result: Start) -> None:
+    def _make_first(self, missing: list[int], commits: dict[int, Committed], destination: topics.Topic, result: Start) -> None:
         if not missing:
             return
+        ends = positions.ends(self.admin, destination.name, missing)
         source_admin = admin(self.settings.source, self.settings)
         source = topics.source(self.settings, source_admin, self.settings.number("connect_timeout_s"))
         counted = max((commit.frontier.source_partitions for commit in commits.values()), default=source.partitions)
