@@ -175,7 +175,8 @@ def _produce_steadily(address: str, topic: str, rate: int, seconds: int) -> None
     for number in range(rate * seconds):
         delay = begun + number / rate - time.monotonic()
         if delay > 0:
-            producer.poll(delay)
+            time.sleep(delay)
+        producer.poll(0)
         producer.produce(topic, f"{time.time()} {number}".encode(), partition=number % PARTITIONS)
     producer.flush(30)
 
@@ -220,4 +221,5 @@ def main() -> None:
                       f"p50 {quantiles[49]:.0f} ms, p90 {quantiles[89]:.0f} ms, p99 {quantiles[98]:.0f} ms, max {found[-1]:.0f} ms")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -161,10 +161,10 @@ def _convert(setting: Setting, given: Any) -> Value:
             raise ValueError(f"true or false is expected, not {text!r}")
         return FLAGS[text.lower()]
     if setting.kind == "integer":
-        if not re.fullmatch(r"-?\d{1,12}", text) or not setting.least <= int(text) <= setting.most:
+        if not re.fullmatch(r"-?[0-9]{1,12}", text) or not setting.least <= int(text) <= setting.most:
             raise ValueError(f"a whole number from {setting.least} to {setting.most} is expected, not {text!r}")
         return int(text)
-    if setting.kind == "start" and not re.fullmatch(r"earliest|latest|\d{1,15}", text):
+    if setting.kind == "start" and not re.fullmatch(r"earliest|latest|[0-9]{1,15}", text):
         raise ValueError(f"earliest, latest or a timestamp in ms is expected, not {text!r}")
     if setting.choices and text not in setting.choices:
         raise ValueError(f"one of {', '.join(setting.choices)} is expected, not {text!r}")
@@ -180,7 +180,7 @@ def _contradictions(settings: Settings) -> Iterable[str]:
             yield f"{name}: {topic!r} is not a legal topic name (letters, digits, dot, underscore, hyphen; at most 249)"
     if settings.intermediate_topic == settings.destination_topic:
         yield f"intermediate.topic and destination.topic are both {settings.destination_topic!r}"
-    if settings.intermediate_topic == settings.source_topic and settings.source == settings.destination:
+    if settings.intermediate_topic == settings.source_topic and settings.source.bootstrap_servers == settings.destination.bootstrap_servers:
         yield f"intermediate.topic and source.topic are both {settings.source_topic!r}"
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

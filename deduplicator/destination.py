@@ -43,6 +43,9 @@ class Destination(Protocol):
     def abort(self) -> None:
         """Undo the open transaction."""
 
+    def settle(self) -> None:
+        """Have everything decided that a failure left in doubt, before the frontier is read."""
+
 
 class KafkaDestination:
     """Records go to the topic's partition of the same number, with their own timestamp."""
@@ -95,6 +98,10 @@ class KafkaDestination:
         producer = self.producers.current
         if not producer.abort():
             producer.discard()
+
+    def settle(self) -> None:
+        """Initialise what was thrown away: until then its transaction may be open, and holds readers of the topic back."""
+        self.producers.initialise()
 
     def _report(self, error: object, message: Any) -> None:
         if error is None and message.offset() >= 0:

@@ -65,6 +65,7 @@ class Loop:
                 self.transact(work)
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
+            self.destination.settle()
             self.intermediate.seek(self.given(list(self.assigned)))
 
     def decided(self, messages: Iterable[Consumed]) -> Work:

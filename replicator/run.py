@@ -3,12 +3,12 @@
 Healing is one thing, a new run from the frontier, so every end of a run but two leads back to planning:
 
     planned ──started──▶ running ──failed, superseded, hole, stalled, grown──▶ planned
-                            ├──finished──▶ drained ──behind──▶ planned
-                            │                  └──complete──▶ done
+                            ├──finished──▶ drained ──complete, behind──▶ planned
                             └──stopped──▶ done
+    planned ──complete──▶ done
 
-`finished` and `drained` belong to `--stop-at-end`: the query has read all that was there, stage two catches up, and what is
-still missing at the frontier, if anything, is copied by another run.
+`finished`, `drained` and `complete` belong to `--stop-at-end`: the query has read all that was there, stage two catches up, and the
+next plan says whether anything is left to copy.
 """
 
 from __future__ import annotations
