@@ -1,12 +1,15 @@
 # One command per chore; CI calls the same ones.
 PY := .venv/bin/python
 
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup rival demo test lint bench lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 setup: ## what everything else needs; done once
 	@build/setup
+
+rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else needs it
+	@build/setup rival
 
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
