@@ -1,0 +1,51 @@
+"""What can be read of a Kafka request without knowing its body: the header, which is the same for every API.
+
+Both sides send frames: four bytes of length, then that many bytes. A request begins with API key, API version, correlation id and client id
+(header versions 1 and 2 differ only behind the client id); an answer begins with the correlation id of its request. That is all that a
+proxy needs to say "the next EndTxn of this client".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+NAMES = (
+    "Produce", "Fetch", "ListOffsets", "Metadata", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "OffsetCommit", "OffsetFetch",
+    "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "SaslHandshake", "ApiVersions",
+    "CreateTopics", "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn",
+    "WriteTxnMarkers", "TxnOffsetCommit", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeConfigs", "AlterConfigs", "AlterReplicaLogDirs",
+    "DescribeLogDirs", "SaslAuthenticate", "CreatePartitions", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+    "DescribeDelegationToken", "DeleteGroups", "ElectLeaders", "IncrementalAlterConfigs", "AlterPartitionReassignments", "ListPartitionReassignments",
+    "OffsetDelete", "DescribeClientQuotas", "AlterClientQuotas", "DescribeUserScramCredentials", "AlterUserScramCredentials", "Vote", "BeginQuorumEpoch",
+    "EndQuorumEpoch", "DescribeQuorum", "AlterPartition", "UpdateFeatures", "Envelope", "FetchSnapshot", "DescribeCluster", "DescribeProducers",
+    "BrokerRegistration", "BrokerHeartbeat", "UnregisterBroker", "DescribeTransactions", "ListTransactions", "AllocateProducerIds",
+    "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ControllerRegistration", "GetTelemetrySubscriptions", "PushTelemetry", "AssignReplicasToDirs",
+    "ListConfigResources", "DescribeTopicPartitions", "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
+)
+"""By API key, as in Kafka's protocol guide."""
+HEADER = struct.Struct(">hhih")
+LENGTH = struct.Struct(">i")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: its header, and the whole frame without the length."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str
+    frame: bytes
+
+
+def parse(frame: bytes) -> Request:
+    """The header of a request's frame; a new API goes by its number."""
+    key, version, correlation_id, length = HEADER.unpack_from(frame)
+    client_id = frame[HEADER.size:HEADER.size + max(0, length)].decode(errors="replace")
+    return Request(NAMES[key] if 0 <= key < len(NAMES) else str(key), version, correlation_id, client_id, frame)
+
+
+def correlation_id(frame: bytes) -> int:
+    """Which request an answer's frame belongs to."""
+    return int(LENGTH.unpack_from(frame)[0])
