@@ -1,8 +1,8 @@
-"""Named points of the crash matrix, at which a process can be made to die: how faults are tested at the very step.
+"""Named points of the crash matrix, at which a process can be made to die or to freeze: how faults are tested at the very step.
 
 `REO_DIE_AT=point:nth:file` kills the process with SIGKILL when it reaches that point for the nth time, once: the file, which is made
-just before, says that it happened, and stops a restarted process from dying there again. Unset, a point costs one comparison per
-transaction or run, none per record.
+just before, says that it happened, and stops a restarted process from dying there again. `REO_FREEZE_AT` does the same with SIGSTOP,
+which makes a zombie: whoever wants it back sends SIGCONT. Unset, a point costs two comparisons per transaction or run, none per record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import threading
 from typing import Literal
 
-VARIABLE = "REO_DIE_AT"
+VARIABLES = {"REO_DIE_AT": signal.SIGKILL, "REO_FREEZE_AT": signal.SIGSTOP}
 Point = Literal[
     "two: started", "two: initialised", "two: frontier read", "two: first frontier made", "two: consumed", "two: decided", "two: begun", "two: written",
     "two: offsets sent", "two: committing", "two: committed", "two: partitions gone", "two: stopping",
@@ -23,14 +23,15 @@ COMMITTING_S = 0.002
 
 
 class Armed:
-    """What REO_DIE_AT asks for, in this process."""
+    """What one of the variables asks for, in this process."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
         self.point, nth, self.file = text.rsplit(":", 2) if text else ("", "0", "")
         self.left = int(nth)
+        self.signal = with_signal
 
     def reached(self, point: Point) -> bool:
-        """Whether the process has to die at this point, now; leaves the proof."""
+        """Whether it has to happen at this point, now; leaves the proof."""
         if point != self.point or os.path.exists(self.file):  # noqa: PTH110  (nothing else is imported for a switched-off test)
             return False
         self.left -= 1
@@ -40,21 +41,23 @@ class Armed:
             proof.write(f"{point}, process {os.getpid()}\n")
         return True
 
+    def strike(self) -> None:
+        """Send the signal to this process."""
+        os.kill(os.getpid(), self.signal)
 
-ARMED = Armed(os.environ.get(VARIABLE, ""))
+
+ARMED = tuple(Armed(os.environ.get(variable, ""), with_signal) for variable, with_signal in VARIABLES.items())
 
 
 def at(point: Point) -> None:
-    """Die here, if this is the point that was asked for."""
-    if ARMED.point == point and ARMED.reached(point):
-        _die()
+    """Die or freeze here, if this is the point that was asked for."""
+    for armed in ARMED:
+        if armed.point == point and armed.reached(point):
+            armed.strike()
 
 
 def soon_after(point: Point) -> None:
-    """Die in a moment, in the middle of the call that follows."""
-    if ARMED.point == point and ARMED.reached(point):
-        threading.Timer(COMMITTING_S, _die).start()
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    """Die or freeze in a moment, in the middle of the call that follows."""
+    for armed in ARMED:
+        if armed.point == point and armed.reached(point):
+            threading.Timer(COMMITTING_S, armed.strike).start()

@@ -7,6 +7,7 @@ the whole verdict, and it needs no cleverness. What the judge says about lists t
     duplicated  in the copy more often than in the source
     changed     stands where a source record is missing, and is another one
     phantom     in the copy, never in the source
+    aborted     in the copy, and in the source only in a transaction that was aborted
     reordered   the records that both have come in another order
 
 A record is its key, value, headers in order, and timestamp in ms.
@@ -50,10 +51,11 @@ class Differences:
     changed: list[tuple[int, int]] = field(default_factory=list)
     phantom: list[int] = field(default_factory=list)
     reordered: list[int] = field(default_factory=list)
+    aborted: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Whether anything is wrong."""
-        return any((self.missing, self.duplicated, self.changed, self.phantom, self.reordered))
+        return any(vars(self).values())
 
     def __str__(self) -> str:
         """Counts, with the first positions."""
@@ -61,15 +63,19 @@ class Differences:
                          for name, places in vars(self).items() if places)
 
 
-def compare(source: Sequence[Record], copy: Sequence[Record]) -> Differences:
-    """Hold one partition's copy against its source; no differences if and only if the lists are equal."""
+def compare(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
+    """Hold one partition's copy against its source; no differences if and only if the lists are equal.
+
+    `invisible` are the source's aborted records, for naming only.
+    """
     found = Differences()
     if list(source) == list(copy):
         return found
-    in_source, in_copy = Counter(source), Counter(copy)
+    in_source, in_copy, undone = Counter(source), Counter(copy), set(invisible)
     source_common, missing = _split(source, in_copy)
     copy_common, surplus = _split(copy, in_source)
-    unknown = [(place, gap) for place, gap in surplus if copy[place] not in in_source]
+    found.aborted = [place for place, _ in surplus if copy[place] not in in_source and copy[place] in undone]
+    unknown = [(place, gap) for place, gap in surplus if copy[place] not in in_source and copy[place] not in undone]
     found.duplicated = [place for place, _ in surplus if copy[place] in in_source]
     strangers = defaultdict(list)
     for place, gap in unknown:
@@ -98,16 +104,23 @@ def _split(records: Sequence[Record], others: Counter[Record]) -> tuple[list[int
     return common, rest
 
 
-def verdict(source: Partitions, copy: Partitions) -> list[str]:
+def verdict(source: Partitions, copy: Partitions, invisible: Partitions | None = None) -> list[str]:
     """One line for each partition that is not exact; a partition that only one side has counts as empty on the other."""
-    found = {partition: compare(source.get(partition, []), copy.get(partition, [])) for partition in sorted({*source, *copy})}
+    found = {partition: compare(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
+             for partition in sorted({*source, *copy})}
     return [f"partition {partition}: {differences}" for partition, differences in found.items() if differences]
 
 
-def read(address: str, topic: str) -> Partitions:
-    """Every record that a `read_committed` reader sees, from the beginning to what is there now."""
+def counted(copy: Partitions, said: int, unsure: int) -> list[str]:
+    """What the service says that it wrote, against what is there: never more, and less only by what it could not know of (`unsure`)."""
+    there = sum(map(len, copy.values()))
+    return [] if there - unsure <= said <= there else [f"the service counted {said} records, {there} are there; it may have missed at most {unsure}"]
+
+
+def read(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
+    """Every record that a reader sees, from the beginning to what is there now."""
     consumer = Consumer({
-        "bootstrap.servers": address, "group.id": "judge", "isolation.level": "read_committed", "enable.auto.commit": False,
+        "bootstrap.servers": address, "group.id": "judge", "isolation.level": isolation, "enable.auto.commit": False,
         "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20, "check.crcs": True,
     })
     try:

@@ -70,7 +70,7 @@ class Cluster:
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
         """A topic that keeps old timestamps."""
-        wanted = NewTopic(topic, partitions, 1, config=FOREVER | {name.replace("_", "."): value for name, value in config.items()})
+        wanted = NewTopic(topic, partitions, -1, config=FOREVER | {name.replace("_", "."): value for name, value in config.items()})
         self.admin.create_topics([wanted])[topic].result()
         until(lambda: self.partitions(topic) == partitions, f"topic {topic} is there")
         return topic
@@ -280,6 +280,12 @@ class Service:
         """The process of a stage, while it lives; `jvm` is Spark's."""
         pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
         return next((pid for pid in self.living() if re.search(pattern, command_of(pid))), None)
+
+    def signal(self, stage: str, name: str) -> None:
+        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not live."""
+        pid = self.pid_of(stage)
+        assert pid, f"{stage} does not live"
+        kill(pid, signal.Signals[name])
 
     def kill_all(self) -> None:
         """SIGKILL to all its processes; returns when they are gone."""

@@ -1,159 +1,66 @@
-"""Processes are killed while they copy; the copy is exact all the same.
+"""A seeded sample of the fault campaign (`make faults`), and what SIGTERM leaves behind.
 
-Each test proves that its fault happened while it mattered: right after the kill, the destination does not have all records yet
-(`Cluster.written` is an upper bound on them). A printed seed chooses the moments; REO_TEST_SEED repeats one.
-
-The source is written once; every test copies it to a topic of its own.
+Each story proves that its harm was done, under a steady load: something is always on its way. A printed seed chooses the moments;
+REO_TEST_SEED repeats one.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import re
-import signal
-import time
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import Start, unique
-from tests.judge import Partitions, verdict
-from tests.kafka import COPY_S, Clusters, Service, kill, spread, until
+from faults.load import Load
+from faults.run import perform
+from faults.stories import ALL
+from tests.conftest import Start
+from tests.judge import verdict
+from tests.kafka import COPY_S, Clusters, until
 
-RECORDS = 240_000
 PARTITIONS = 4
 SEED = int(os.environ.get("REO_TEST_SEED") or random.SystemRandom().randrange(10**6))
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "500"}
-"""More of them, so that a random moment meets every step of one; and stage two takes some seconds for the whole."""
+"""More of them: stage two takes some seconds for the whole."""
 STOP_S = 10
-RUN_BEGINS = "begins at {"
+SAMPLE = (
+    "SIGKILL of stage one", "SIGKILL of the JVM", "SIGKILL of stage two", "SIGKILL of both stages", "SIGKILL of everything, empty disk",
+    "SIGSTOP between offsets and commit",
+)
 
 
-@pytest.fixture(scope="module")
-def source(clusters: Clusters) -> tuple[str, Partitions]:
-    """The source topic and what the judge reads there."""
-    topic = clusters.source.create(unique("faults"), PARTITIONS)
-    clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))
-    found = clusters.source.read(topic)
-    assert sum(map(len, found.values())) == RECORDS
-    return topic, found
+@pytest.mark.parametrize("story", SAMPLE)
+def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
+    """The story's harm is done while records flow; the copy becomes exact, the counters agree, no transaction stays open."""
+    result = perform(ALL[story], clusters, SEED, tmp_path)
+    assert result.good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
+    assert result.verdict == "exact"
+    assert result.records > result.aborted > 0
 
 
-@pytest.fixture
-def chance(request: pytest.FixtureRequest) -> random.Random:
-    """Chooses the moments; its seed is printed with a failed test."""
-    print(f"REO_TEST_SEED={SEED}")
-    return random.Random(f"{SEED} {request.node.name}")
-
-
-def wait_for_progress(clusters: Clusters, service: Service, topic: str, chance: random.Random, share_most: float) -> None:
-    """Wait until the topic has grown by a random share of all records, and then for another moment of up to 50 ms."""
-    began = clusters.destination.written(topic, PARTITIONS)
-    wanted = began + chance.uniform(0.01, share_most) * RECORDS
-    def enough() -> bool:
-        assert service.process.poll() is None, f"the service has ended already:\n{service.tail()}"
-        return clusters.destination.written(topic, PARTITIONS) >= wanted
-
-    until(enough, f"{topic} has {wanted:.0f} records", COPY_S)
-    time.sleep(chance.uniform(0, 0.05))  # the moment itself is what is random here: there is nothing to poll for
-
-
-def assert_it_mattered(clusters: Clusters, copy: str) -> None:
-    """There is something left to copy after the kill."""
-    written = clusters.destination.written(copy, PARTITIONS)
-    assert written < RECORDS, f"killed too late to prove anything: {written} of {RECORDS} records were written"
-
-
-def kill_stage(service: Service, stage: str) -> int:
-    """SIGKILL to a stage's process; returns its number."""
-    pid = until(lambda: service.pid_of(stage), f"{stage} lives")
-    kill(pid)
-    return pid
-
-
-STAGES = {
-    "stage one": ("replicator",),
-    "its JVM": ("jvm",),
-    "stage two": ("deduplicator",),
-    "both": ("replicator", "deduplicator"),
-}
-KILLS = {"stage one": 2, "its JVM": 1, "stage two": 2, "both": 2}
-
-
-@pytest.mark.parametrize("victim", STAGES)
-def test_a_killed_stage_is_started_again_and_the_copy_is_exact(
-        clusters: Clusters, source: tuple[str, Partitions], topic: str, start: Start, chance: random.Random, victim: str) -> None:
-    """SIGKILL at random moments while records are still to be copied: the service goes on and ends with an exact copy."""
-    clusters.destination.create(topic, PARTITIONS)
-    clusters.destination.create(f"{topic}-proxy", PARTITIONS)
-    service = start(source[0], "--stop-at-end", destination_topic=topic, **SMALL_TRANSACTIONS)
-    watched = topic if victim == "stage two" else f"{topic}-proxy"
-    killed: set[int] = set()
-    runs = 0
-    for _ in range(KILLS[victim]):
-        if victim != "stage two":  # a stage one that is only starting would be an easy victim
-            until(lambda runs=runs: service.log.count(RUN_BEGINS) > runs, "a run of stage one has begun")
-            runs = service.log.count(RUN_BEGINS)
-        wait_for_progress(clusters, service, watched, chance, 0.15)
-        killed.update(kill_stage(service, stage) for stage in STAGES[victim])
-        assert_it_mattered(clusters, topic)
-        runs = service.log.count(RUN_BEGINS)
-    assert service.ends() == 0, service.tail()
-    assert len(killed) == KILLS[victim] * len(STAGES[victim])
-    deaths = re.findall(r" reo: (\w+)-0 ended ", service.log)
-    assert len(deaths) == len(killed), f"the supervisor has to see each death, and no other: {deaths}\n{service.tail()}"
-    assert verdict(source[1], clusters.destination.read(topic)) == [], service.tail()
-
-
-def whole_group(service: Service) -> None:
-    """SIGKILL to all at once, as a machine does that is switched off."""
-    os.killpg(service.process.pid, signal.SIGKILL)
-
-
-def supervisor_only(service: Service) -> None:
-    """SIGKILL to the first process alone, as the kernel does when memory is short."""
-    kill(service.process.pid)
-
-
-def test_a_killed_service_starts_with_nothing_and_the_copy_is_exact(
-        clusters: Clusters, source: tuple[str, Partitions], topic: str, start: Start, chance: random.Random) -> None:
-    """The whole service is killed, then the supervisor alone (which takes all along); each time its folder is deleted and a new one started: exact."""
-    clusters.destination.create(topic, PARTITIONS)
-    ways: tuple[Callable[[Service], None], ...] = (whole_group, supervisor_only)
-    for way in ways:
-        service = start(source[0], "--stop-at-end", destination_topic=topic, **SMALL_TRANSACTIONS)
-        wait_for_progress(clusters, service, topic, chance, 0.3)
-        way(service)
-        assert_it_mattered(clusters, topic)
-        assert service.process.wait(5) == -signal.SIGKILL
-        until(lambda service=service: not service.living(), "no process outlives the supervisor", 10)
-        service.forget_all()
-    last = start(source[0], "--stop-at-end", destination_topic=topic)
-    assert last.ends() == 0, last.tail()
-    assert verdict(source[1], clusters.destination.read(topic)) == [], last.tail()
-
-
-def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(
-        clusters: Clusters, source: tuple[str, Partitions], topic: str, start: Start, chance: random.Random) -> None:
+def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(clusters: Clusters, topic: str, start: Start) -> None:
     """In the middle of the work SIGTERM ends all processes in ten seconds with 0; readers are held up by nothing, and what is there is a beginning."""
-    clusters.destination.create(topic, PARTITIONS)
-    service = start(source[0], destination_topic=topic, **SMALL_TRANSACTIONS)
-    wait_for_progress(clusters, service, topic, chance, 0.2)
-    took = service.stop()
+    clusters.source.create(topic, PARTITIONS)
+    with Load(clusters.source, topic, PARTITIONS, 10_000) as load:
+        service = start(topic, **SMALL_TRANSACTIONS)
+        until(lambda: clusters.destination.partitions(topic) and clusters.destination.written(topic) > 50_000, "records flow", COPY_S)
+        took = service.stop()
+        assert load.is_alive(), "there was nothing to be in the middle of"
     assert clusters.destination.no_transaction_is_open(topic)
-    assert_it_mattered(clusters, topic)
     assert took <= STOP_S
-    copy = clusters.destination.read(topic)
-    assert {partition: copy[partition] == source[1][partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
-    again = start(source[0], "--stop-at-end", destination_topic=topic)
+    source, copy = clusters.source.read(topic), clusters.destination.read(topic)
+    assert {partition: copy[partition] == source[partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
+    assert sum(map(len, copy.values())) < sum(map(len, source.values()))
+    again = start(topic, "--stop-at-end")
     assert again.ends() == 0, again.tail()
-    assert verdict(source[1], clusters.destination.read(topic)) == [], again.tail()
+    assert verdict(source, clusters.destination.read(topic)) == [], again.tail()
 
 
-def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, source: tuple[str, Partitions], topic: str, start: Start) -> None:
+def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topic: str, start: Start) -> None:
     """SIGTERM while Spark is not up yet is no different: ten seconds, exit code 0, nothing left."""
-    service = start(source[0], destination_topic=topic)
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic)
     until(lambda: service.pid_of("jvm"), "the JVM is being started")
     assert service.stop() <= STOP_S
     assert clusters.destination.no_transaction_is_open(topic)

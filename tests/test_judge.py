@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.judge import Differences, Record, compare, verdict
+from tests.judge import Differences, Record, compare, counted, verdict
 
 SOURCE = [Record(b"key %d" % (number % 3), b"value %d" % number, (("h", b"1"),), 1_000 + number) for number in range(10)]
 
@@ -80,6 +80,20 @@ def test_exact_means_equal_whatever_is_mixed() -> None:
         source, copy = ([Record(b"%d" % random.randrange(4)) for _ in range(random.randrange(6))] for _ in "ab")
         found = compare(source, copy)
         assert bool(found) == (source != copy)
-        gone, more, other, phantom, _ = map(len, astuple(found))
+        gone, more, other, phantom, _, _ = map(len, astuple(found))
         assert len(copy) == len(source) - gone + more + phantom
         assert other <= min(len(source), len(copy))
+
+
+def test_an_aborted_record_that_is_visible_is_called_so() -> None:
+    """What the source took back is told from what the source never had."""
+    taken_back, stranger = Record(b"aborted"), Record(b"x")
+    found = compare(SOURCE, [*SOURCE, taken_back, stranger], [taken_back])
+    assert (found.aborted, found.phantom) == ([10], [11])
+    assert verdict({0: SOURCE}, {0: [*SOURCE, taken_back]}, {0: [taken_back]}) == ["partition 0: 1 aborted (at 10)"]
+
+
+@pytest.mark.parametrize(("said", "unsure", "wrong"), [(10, 0, False), (9, 0, True), (9, 1, False), (8, 1, True), (11, 5, True)])
+def test_a_service_that_miscounts_is_noticed(said: int, unsure: int, wrong: bool) -> None:
+    """Too many is always wrong; too few is wrong beyond what a killed process could not tell any more."""
+    assert bool(counted({0: SOURCE}, said, unsure)) == wrong

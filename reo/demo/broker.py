@@ -61,6 +61,8 @@ class Broker:
     settings: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
+    cluster_id: str = field(default_factory=lambda: "C" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22])
+    """One that began with "-" would be taken for an option. Brokers of one cluster share it."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -124,8 +126,7 @@ class Broker:
         text = PROPERTIES.format(port=self.port, controller_port=self.controller_port, folder=self.folder)
         text += "".join(f"{key}={value}\n" for key, value in self.settings.items())
         properties.write_text(text)
-        cluster_id = "C" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # one that began with "-" would be taken for an option
-        done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)),
+        done = subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties)),
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"formatting the broker's folder failed:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,90 @@
+"""`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Every run is a line, as it ends; exit code 1 when one came out wrong.
+
+Without SEED one is drawn, and printed. Run number n tells a story that the seed chooses, after every story was told once; the same
+SEED, RUNS and ONLY tell the same stories with the same moments. `--replay` tells one story with one run's seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from faults.run import Result, Story, perform
+from faults.stand import clusters
+from faults.stories import ALL
+from tests.kafka import Clusters
+
+
+def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
+    """Each run's story and seed."""
+    stories = [story for name, story in ALL.items() if only.lower() in name.lower()]
+    if not stories:
+        sys.exit(f"no story has {only!r} in its name; there are:\n  " + "\n  ".join(ALL))
+    chance = random.Random(seed)  # noqa: S311
+    for number in range(runs or len(stories)):
+        yield stories[number] if number < len(stories) else chance.choice(stories), chance.randrange(10**6)
+
+
+class Stands:
+    """The shared pair of brokers, begun when it is first needed; other stands live for one story."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self.stack = stack
+        self.shared: Clusters | None = None
+
+    def perform(self, story: Story, seed: int) -> Result:
+        """Tell a story on the brokers that it needs; its folder is deleted afterwards, unless it failed."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        if story.brokers == "shared":
+            self.shared = self.shared or self.stack.enter_context(clusters(self.folder / "shared", "shared"))
+            result = perform(story, self.shared, seed, folder)
+        else:
+            with clusters(folder, story.brokers) as own:
+                result = perform(story, own, seed, folder)
+        if result.good:
+            shutil.rmtree(folder, ignore_errors=True)
+        return result
+
+
+def main() -> int:
+    """Tell the stories; returns 1 when one came out wrong."""
+    arguments = argparse.ArgumentParser(prog="make faults")
+    arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    arguments.add_argument("--runs", type=int, default=0, help="default: each story once")
+    arguments.add_argument("--only", default="", help="part of the names of the stories")
+    arguments.add_argument("--replay", action="store_true", help="the seed is a run's own")
+    arguments.add_argument("--out", type=Path, help="a file that gets a JSON line for each run")
+    arguments.add_argument("--keep", action="store_true", help="keep the folder: logs of what failed")
+    given = arguments.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="reo-faults-"))
+    runs = [(story, given.seed) for story, _ in chosen(given.seed, 0, given.only)] if given.replay else list(chosen(given.seed, given.runs, given.only))
+    print(f"seed {given.seed}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
+    bad = 0
+    with ExitStack() as stack:
+        if not given.keep:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stands = Stands(folder, stack)
+        for number, (story, seed) in enumerate(runs, 1):
+            result = stands.perform(story, seed)
+            bad += not result.good
+            hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
+            print(f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records, {result.duplicates} duplicates, {result.holes} holes, "
+                  f"{result.stale} stale, {result.torn} torn, {result.seconds} s: {result.verdict}", flush=True)
+            if given.out:
+                with given.out.open("a") as out:
+                    out.write(json.dumps(result.as_dict()) + "\n")
+    print(f"{len(runs) - bad} of {len(runs)} came out as they have to")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""A steady load on the source topic, so that a fault at any moment meets records in flight.
+
+Plain records are written at a constant rate; now and then a transaction is written, and every second one of those is aborted: what is
+aborted must never be seen. A record that could not be written while the source was down is simply not there: the judge compares what
+the topics have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import Self
+
+from confluent_kafka import KafkaException, Producer
+
+from tests.judge import Record
+from tests.kafka import Cluster, plain
+
+TICK_S = 0.02
+TRANSACTION_EVERY = 25
+"""Ticks."""
+TRANSACTION_RECORDS = 20
+PATIENCE_S = 5.0
+
+
+class Load(threading.Thread):
+    """Writes until `stop`; `partitions` may be raised while it runs, `pause` holds it."""
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, records_per_s: int = 4000) -> None:
+        super().__init__(daemon=True, name=f"load of {topic}")
+        self.cluster = cluster
+        self.topic = topic
+        self.partitions = partitions
+        self.records_per_s = records_per_s
+        self.numbers = itertools.count()
+        self.handed = 0
+        """Records given to the client so far."""
+        self.aborted = 0
+        self.failure: Exception | None = None
+        self._stopping = threading.Event()
+        self._paused = threading.Event()
+        self._idle = threading.Event()
+        self._transactional: Producer | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to write."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self.stop()
+
+    def run(self) -> None:
+        """One tick after the other; an unforeseen failure is kept for `stop` to raise."""
+        try:
+            self._write()
+        except Exception as failure:
+            self.failure = failure
+
+    def stop(self) -> None:
+        """End the load: all that was handed over is written, or given up."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(60)
+        if self.failure or self.is_alive():
+            raise RuntimeError(f"the load failed: {self.failure or 'it does not end'}")
+
+    def pause(self) -> None:
+        """Write nothing more until `go_on`; returns when everything handed over is written."""
+        self._idle.clear()
+        self._paused.set()
+        if self.is_alive() and not self._idle.wait(60):
+            raise RuntimeError("the load does not pause")
+
+    def go_on(self) -> None:
+        """Write again."""
+        self._paused.clear()
+
+    def _write(self) -> None:
+        producer = self.cluster.producer(linger_ms=2, message_timeout_ms=300_000)
+        due = time.monotonic()
+        for tick in itertools.count():
+            if self._stopping.is_set():
+                break
+            if self._paused.is_set():
+                producer.flush(30)
+                self._idle.set()
+                self._stopping.wait(TICK_S)
+                due = time.monotonic()
+                continue
+            for _ in range(int(self.records_per_s * TICK_S)):
+                self._hand(producer, plain(next(self.numbers)))
+            producer.poll(0)
+            if tick % TRANSACTION_EVERY == TRANSACTION_EVERY - 1:
+                self._transaction(abort=tick // TRANSACTION_EVERY % 2 == 0)
+            due += TICK_S
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+        producer.flush(30)
+
+    def _hand(self, producer: Producer, record: Record) -> None:
+        while not self._stopping.is_set():
+            try:
+                number = self.handed
+                producer.produce(self.topic, record.value, record.key, number % self.partitions, None, None, record.timestamp_ms, list(record.headers))
+            except BufferError:  # the source is down for long
+                producer.poll(0.1)
+            else:
+                self.handed += 1
+                return
+
+    def _transaction(self, *, abort: bool) -> None:
+        """Some records in a transaction; whatever fails, its client is thrown away and the next one begins anew."""
+        try:
+            if self._transactional is None:
+                self._transactional = self.cluster.producer(transactional_id=f"load-{self.topic}", transaction_timeout_ms=10_000, socket_timeout_ms=5000)
+                self._transactional.init_transactions(PATIENCE_S)
+            self._transactional.begin_transaction()
+            for _ in range(TRANSACTION_RECORDS):
+                number = next(self.numbers)
+                value = b"%s %d" % (b"aborted" if abort else b"committed", number)
+                self._hand(self._transactional, Record(b"transaction", value, (), 1_700_000_000_000 + number))
+            if abort:
+                self._transactional.flush(PATIENCE_S)  # so that there is something to abort
+                self._transactional.abort_transaction(PATIENCE_S)
+                self.aborted += TRANSACTION_RECORDS
+            else:
+                self._transactional.commit_transaction(PATIENCE_S)
+        except KafkaException:
+            self._transactional = None

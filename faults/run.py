@@ -1,0 +1,217 @@
+"""One run: a story, a seed, and what came of it.
+
+A story harms (`hit` counts what was really done; a run without a hit proves nothing and is an error), and returns. Then either the
+copy becomes exact, judged record by record, or the story has said that the service had to stop (`ends_with`): then nothing may have
+been written that was not the source's when the harm was done.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from faults.load import Load
+from faults.stand import Brokers
+from tests.conftest import unique
+from tests.judge import Partitions, counted, read, verdict
+from tests.kafka import Clusters, Service, kill, settings, until
+
+PARTITIONS = 4
+TRANSACTION_RECORDS = 500
+"""Small transactions: a random moment meets every step of one."""
+SESSION_S = 6
+HEAL_S = 150
+JUDGE_EVERY_S = 1.0
+DEFAULTS = {
+    "deduplicator_transaction_records": str(TRANSACTION_RECORDS), "deduplicator_session_timeout_ms": str(1000 * SESSION_S),
+    "deduplicator_transaction_timeout_ms": "12000", "replicator_memory_mb": "512",
+}
+RUN_BEGINS = "begins at {"
+
+
+@dataclass
+class Result:
+    """A line of the campaign's table."""
+
+    story: str
+    seed: int
+    hits: dict[str, int]
+    verdict: str
+    records: int = 0
+    aborted: int = 0
+    duplicates: int = 0
+    holes: int = 0
+    stale: int = 0
+    torn: int = 0
+    seconds: float = 0.0
+    heal_s: float = 0.0
+    """From the end of the load to an exact copy."""
+    timeline: list[tuple[float, int, int]] = field(default_factory=list)
+    """(seconds, offsets at the source, offsets at the destination), for stories that ask for it."""
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Whether the run came out as it has to."""
+        return not self.verdict.startswith("FAILED")
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass
+class Run:
+    """What a story has in its hands."""
+
+    clusters: Clusters
+    folder: Path
+    chance: random.Random
+    topic: str
+    load: Load
+    hits: Counter[str] = field(default_factory=Counter)
+    services: list[Service] = field(default_factory=list)
+    stage_two_deaths: int = 0
+    stopped: str = ""
+    counters_lost: bool = False
+    begun: float = field(default_factory=time.monotonic)
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    def start(self, *arguments: str, **more: str) -> Service:
+        """Start a service that copies the topic, with small transactions and short sessions."""
+        number = len(self.services)
+        environment = settings(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | more)
+        service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
+        self.services.append(service)
+        return service.start()
+
+    def hit(self, what: str, number: int = 1) -> None:
+        """Say that the harm was done."""
+        self.hits[what] += number
+        self.marks.append((time.monotonic() - self.begun, what))
+
+    @property
+    def written(self) -> int:
+        """Offsets at the destination."""
+        return self.clusters.destination.written(self.topic)
+
+    def flows(self, least: int = 2000, most: int = 8000) -> None:
+        """Wait until some more records have arrived, then for a moment of up to 50 ms."""
+        wanted = self.written + self.chance.uniform(least, most)
+
+        def arrived() -> bool:
+            for service in self.services:
+                assert service.process.poll() in (None, 0, -9), f"the service has ended:\n{service.tail()}"
+            return self.written >= wanted
+        until(arrived, f"{wanted:.0f} offsets at the destination", HEAL_S)
+        time.sleep(self.chance.uniform(0, 0.05))
+
+    def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
+        """SIGKILL to a stage's process, or to the JVM, while the load goes on."""
+        victim = until(lambda: service.pid_of(stage, worker), f"{stage} {worker} lives")
+        kill(victim)
+        self.stage_two_deaths += stage == "deduplicator"
+        self.hit({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
+
+    def ends_with(self, service: Service, exit_code: int, error: str, before: Partitions) -> None:
+        """The service stops by itself with this code and error; the copy is a beginning of what the source was."""
+        code = service.ends(HEAL_S)
+        assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.tail()}"
+        assert any(f" {error}: " in line for line in service.errors), f"{error} is not named:\n{service.tail()}"
+        copy = self.clusters.destination.read(self.topic)
+        beyond = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
+        assert not beyond, f"partitions {beyond} have records that the source did not have when it was harmed"
+        self.stopped = f"stopped as it has to: {error}, exit code {exit_code}"
+
+    def source_now(self) -> Partitions:
+        """What the source has; the load has to be paused."""
+        return self.clusters.source.read(self.topic)
+
+
+Tell = Callable[[Run], None]
+
+
+@dataclass(frozen=True)
+class Story:
+    """A name, what is done, and the brokers that it needs."""
+
+    name: str
+    tell: Tell
+    brokers: Brokers = "shared"
+    partitions: int = PARTITIONS
+    records_per_s: int = 3000
+
+
+def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
+    """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
+    topic = unique(f"fault-{story.name}")
+    clusters.source.create(topic, story.partitions)
+    load = Load(clusters.source, topic, story.partitions, story.records_per_s)
+    run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
+    result = Result(story.name, seed, {}, "")
+    try:
+        with load:
+            story.tell(run)
+        result.verdict = run.stopped or _judged(run, result)
+        assert run.hits, "nothing was hit: the run proves nothing"
+    except Exception as failed:
+        result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
+    finally:
+        for service in run.services:
+            service.kill_all()
+    result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
+    result.seconds = round(time.monotonic() - run.begun, 1)
+    return result
+
+
+def _judged(run: Run, result: Result) -> str:
+    """Wait for an exact copy; then counters, stop, open transactions, and the final verdict."""
+    ended = time.monotonic()
+    source = run.source_now()
+    result.records = sum(map(len, source.values()))
+    differences = _healed(run, source)
+    result.heal_s = round(time.monotonic() - ended, 1)
+    living = [service for service in run.services if service.process.poll() is None]
+    result.duplicates, result.holes, result.stale = (_total(living, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
+    result.torn = _total(living, "reo_torn_records_total")
+    copy = run.clusters.destination.read(run.topic)
+    if not run.counters_lost:
+        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _total(living, "reo_transactions_total", outcome="unknown"))
+        said = _total(living, "reo_records_out_total", stage="deduplicator") + result.torn
+        differences += counted(copy, said, unsure)
+    for service in living:
+        service.stop()
+    if not run.clusters.destination.no_transaction_is_open(run.topic):
+        differences.append("a transaction is open")
+    differences += verdict(source, copy, read(run.clusters.source.address, run.topic, "read_uncommitted"))
+    return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
+
+
+def _healed(run: Run, source: Partitions) -> list[str]:
+    """Ask the judge again and again until the copy is exact; what is wrong when it never is."""
+    deadline = time.monotonic() + HEAL_S
+    wanted = sum(map(len, source.values()))
+    while True:
+        ended = [service for service in run.services if service.process.poll() not in (None, 0, -9)]
+        if ended:
+            said = " ".join(ended[-1].errors[:1]) or ended[-1].tail()[-500:]
+            return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]
+        if run.written >= wanted and not verdict(source, run.clusters.destination.read(run.topic)):
+            return []
+        if time.monotonic() > deadline:
+            return [f"not exact after {HEAL_S} s"]
+        time.sleep(JUDGE_EVERY_S)
+
+
+def _total(services: list[Service], name: str, **labels: str) -> int:
+    return int(sum(service.metric(name, **labels) for service in services))
+
+
+def deaths(service: Service, stage: str) -> int:
+    """How often the supervisor saw a process of this stage die."""
+    return len(re.findall(rf" reo: {stage}-\d+ ended ", service.log))

@@ -1,0 +1,69 @@
+"""The brokers that a story is given, made the way it needs them.
+
+Most stories harm the service only and share one pair of brokers. A story that kills brokers has a pair of its own: a single node's
+defect (a torn transaction) must not reach the next story. Three brokers are one cluster of three voters with replicas on all.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from reo.demo.broker import Broker, free_port
+from tests.kafka import ROOT, Cluster, Clusters
+
+JARS = ROOT / "jars" / "broker"
+HEAP_MB = 384
+Brokers = Literal["shared", "own", "three", "guarded"]
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""A broker that asks for permissions once there are any."""
+
+
+@dataclass
+class Three:
+    """Three brokers, one cluster; what `tests.kafka.Cluster` asks of a broker."""
+
+    brokers: list[Broker]
+
+    @property
+    def address(self) -> str:
+        """All of them: one may be dead when a client starts."""
+        return ",".join(broker.address for broker in self.brokers)
+
+
+def three(folder: Path) -> Three:
+    """Make them; each with an id, all with the same voters and replication."""
+    ports = [free_port() for _ in range(3)]
+    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
+    cluster_id = uuid.uuid4().hex[:22]
+    common = {
+        "controller.quorum.voters": voters, "default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2",
+    }
+    return Three([Broker(folder / f"broker-{number}", JARS, HEAP_MB, common | {"node.id": str(number)}, controller_port=port, cluster_id=cluster_id)
+                  for number, port in enumerate(ports, 1)])
+
+
+@contextmanager
+def clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
+    """Both clusters, running; they are killed at the end."""
+    destination = three(folder / "destination") if kind == "three" else Three([
+        Broker(folder / "destination", JARS, HEAP_MB, GUARDED if kind == "guarded" else {})])
+    source = Broker(folder / "source", JARS, HEAP_MB)
+    every = [source, *destination.brokers]
+    try:
+        for broker in every:
+            broker.start()
+        for broker in every:
+            broker.wait()
+        yield Clusters(Cluster(source), Cluster(destination if kind == "three" else destination.brokers[0]))  # type: ignore[arg-type]
+    finally:
+        for broker in every:
+            broker.kill()

@@ -1,0 +1,9 @@
+"""The stories, by what is harmed; `ALL` is what `make faults` tells."""
+
+from __future__ import annotations
+
+from faults.run import Story
+from faults.stories import brokers, freezes, frontiers, groups, intermediates, kills, sources
+
+MODULES = (kills, freezes, brokers, sources, frontiers, intermediates, groups)
+ALL: dict[str, Story] = {story.name: story for module in MODULES for story in module.STORIES}

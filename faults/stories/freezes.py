@@ -1,0 +1,105 @@
+"""SIGSTOP longer than the session, a successor, SIGCONT: a zombie that believes it is still at work. Its writes must not count."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+from faults.run import RUN_BEGINS, SESSION_S, Run, Story
+from tests.kafka import Service, command_of, kill, until
+
+
+def assigned(service: Service) -> int:
+    """How often a worker was given partitions."""
+    return len(re.findall(r"partitions \[[\d, ]+\] of \S+ are assigned", service.log))
+
+
+def resumed(run: Run, service: Service, pid: int, before: int) -> None:
+    """Wait for the successor, wake the zombie, and let records flow on."""
+    until(lambda: assigned(service) > before, "a successor has the partitions", 60)
+    run.flows(1000, 3000)
+    kill(pid, signal.SIGCONT)
+    run.hit("zombie of stage two woken")
+    run.stage_two_deaths += 1  # what it had committed and not counted is in doubt
+    run.flows()
+
+
+def worker(run: Run) -> None:
+    """One of two workers freezes at a random moment."""
+    service = run.start(deduplicator_workers="2")
+    run.flows()
+    before, pid = assigned(service), until(lambda: service.pid_of("deduplicator", run.chance.randint(0, 1)), "the worker lives")
+    kill(pid, signal.SIGSTOP)
+    run.hit("SIGSTOP of a worker")
+    resumed(run, service, pid, before)
+
+
+def between_offsets_and_commit(run: Run, point: str = "two: offsets sent") -> None:
+    """A worker freezes with a transaction that only wants its EndTxn; its successor must not let that one come."""
+    proof = run.folder / "frozen"
+    service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.chance.randint(5, 20)}:{proof}")
+    until(proof.exists, f"a worker freezes at {point!r}", 90)
+    pid = int(proof.read_text().rsplit(" ", 1)[1])
+    before = assigned(service)
+    run.hit(f"frozen at {point!r}")
+    resumed(run, service, pid, before)
+
+
+def jvm(run: Run) -> None:
+    """Stage one's Python is killed while its JVM is frozen; the JVM wakes when a new run is on, and writes what it still has."""
+    service = run.start()
+    run.flows()
+    zombie = until(lambda: service.pid_of("jvm"), "the JVM lives")
+    kill(zombie, signal.SIGSTOP)
+    run.hit("SIGSTOP of the JVM")
+    begun = service.log.count(RUN_BEGINS)
+    run.kill_stage(service, "replicator")
+    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun", 90)
+    run.flows()
+    assert "java" in command_of(zombie), "the zombie is there to be woken"
+    kill(zombie, signal.SIGCONT)
+    run.hit("zombie of stage one woken")
+    run.flows()
+
+
+def driver(run: Run) -> None:
+    """The whole of stage one freezes, another service takes over, and the first wakes: two drivers, until the first is stopped."""
+    two, one = run.start("deduplicator"), run.start("replicator")
+    run.flows()
+    frozen = [pid for pid in one.living() if pid != one.process.pid]
+    for pid in frozen:
+        kill(pid, signal.SIGSTOP)
+    run.hit("SIGSTOP of stage one's driver and JVM")
+    other = run.start("replicator", instance="other")
+    other.says(RUN_BEGINS, 90)
+    run.flows()
+    for pid in frozen:
+        kill(pid, signal.SIGCONT)
+    run.hit("zombie of stage one woken")
+    one.says("superseded", 60)
+    one.stop()
+    assert two.process.poll() is None
+    run.flows()
+
+
+def for_seconds(run: Run) -> None:
+    """Everything freezes for longer than sessions and transactions last, as a suspended machine does, and goes on."""
+    service = run.start()
+    run.flows()
+    os.killpg(service.process.pid, signal.SIGSTOP)
+    run.hit("SIGSTOP of everything")
+    time.sleep(run.chance.uniform(2 * SESSION_S, 3 * SESSION_S))  # how long it lasts is the harm
+    os.killpg(service.process.pid, signal.SIGCONT)
+    run.stage_two_deaths += 1
+    run.flows()
+
+
+STORIES = (
+    Story("SIGSTOP of a worker", worker),
+    Story("SIGSTOP between offsets and commit", between_offsets_and_commit),
+    Story("SIGSTOP of a JVM whose driver is killed", jvm),
+    Story("SIGSTOP of a driver, another takes over", driver),
+    Story("SIGSTOP of everything", for_seconds),
+)

@@ -1,0 +1,5 @@
+"""The frontier is torn from its records, lost, or set back."""
+
+from __future__ import annotations
+
+STORIES = ()

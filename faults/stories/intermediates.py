@@ -1,0 +1,5 @@
+"""The intermediate topic refuses, lacks or has what it should not."""
+
+from __future__ import annotations
+
+STORIES = ()

@@ -1,0 +1,109 @@
+"""SIGKILL: of each process, of pairs, of everything at once, and at every named point of the crash matrix."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from typing import get_args
+
+from common.points import Point
+from faults.run import RUN_BEGINS, Run, Story
+from tests.kafka import Service, kill, until
+
+ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
+"""Points of a start; the others are met in every round."""
+AT_REVOCATION = "two: partitions gone"
+AT_STOP = "two: stopping"
+AT_END = {"one: run ended", "one: drained"}
+"""Only with --stop-at-end."""
+
+
+def at_point(run: Run, point: str) -> None:
+    """The process dies at the named step, under load; the file it leaves proves it."""
+    proof = run.folder / "died"
+    nth = 1 if point in ONCE or point.startswith("one: ") else run.chance.randint(2, 12)
+    if point in AT_END:
+        run.load.stop()
+        service = run.start("--stop-at-end", die_at=f"{point}:{nth}:{proof}")
+        assert service.ends() == 0, service.tail()
+    elif point == AT_STOP:
+        service = run.start(die_at=f"{point}:1:{proof}")
+        run.flows()
+        service.process.terminate()
+        service.ends()
+        run.start()
+    elif point == AT_REVOCATION:
+        run.start(die_at=f"{point}:1:{proof}")
+        run.flows()
+        run.start("deduplicator")  # a second worker takes half of the partitions
+    else:
+        run.start(die_at=f"{point}:{nth}:{proof}")
+    until(proof.exists, f"the process dies at {point!r}", 90)
+    assert proof.read_text().startswith(point)
+    run.hit(f"died at {point!r}")
+    run.stage_two_deaths += point.startswith("two: ")
+    run.counters_lost = point in (AT_STOP, *AT_END)
+    if point not in AT_END:
+        run.flows()
+
+
+def of(run: Run, stages: tuple[str, ...], times: int) -> None:
+    """SIGKILL to these processes together, again and again, each time while records flow and a run of stage one is on."""
+    service = run.start()
+    for _ in range(times):
+        run.flows()
+        begun = service.log.count(RUN_BEGINS)
+        for stage in stages:
+            run.kill_stage(service, stage)
+        if stages != ("deduplicator",):
+            until(lambda begun=begun: service.log.count(RUN_BEGINS) > begun, "a new run has begun", 90)  # type: ignore[misc]
+    run.flows()
+
+
+def all_processes(service: Service) -> None:
+    """The whole session at once, as a machine does that is switched off."""
+    os.killpg(service.process.pid, signal.SIGKILL)
+
+
+def first_process(service: Service) -> None:
+    """The supervisor alone, as the kernel does when memory is short; the rest goes with it."""
+    kill(service.process.pid)
+
+
+def everything(run: Run) -> None:
+    """All at once, then the supervisor alone; each time the next service has an empty disk."""
+    run.counters_lost = True
+    for way in (all_processes, first_process):
+        service = run.start(instance="test")
+        run.flows()
+        way(service)
+        assert service.process.wait(10) == -signal.SIGKILL
+        until(lambda service=service: not service.living(), "no process outlives the supervisor", 10)  # type: ignore[misc]
+        service.forget_all()
+        run.hit(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
+    run.start(instance="test")
+    run.flows()
+
+
+def mixed(run: Run, times: int = 6) -> None:
+    """Random processes at random moments, also while the last one is only coming back."""
+    service = run.start()
+    run.flows()
+    for _ in range(times):
+        for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
+            run.kill_stage(service, stage)
+        if run.chance.random() < 0.5:
+            run.flows(500, 4000)
+    run.flows()
+
+
+STORIES = (
+    *(Story(f"SIGKILL at {point}", partial(at_point, point=point)) for point in get_args(Point)),
+    Story("SIGKILL of stage one", partial(of, stages=("replicator",), times=2)),
+    Story("SIGKILL of the JVM", partial(of, stages=("jvm",), times=2)),
+    Story("SIGKILL of stage two", partial(of, stages=("deduplicator",), times=4)),
+    Story("SIGKILL of both stages", partial(of, stages=("replicator", "deduplicator"), times=2)),
+    Story("SIGKILL of everything, empty disk", everything),
+    Story("SIGKILL mixed", mixed),
+)

@@ -1,0 +1,126 @@
+"""The source is truncated or made again, while the copy runs and while it is stopped; and it grows by partitions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from common.errors import SourceRecreated, SourceTruncated
+from faults.run import PARTITIONS, Run, Story
+from tests.judge import Partitions
+from tests.kafka import Service, spread, until
+
+NOTICED_S = 60
+
+
+def quiet(run: Run) -> Partitions:
+    """Hold the load; what the source has then."""
+    run.load.pause()
+    return run.source_now()
+
+
+def delete_all(run: Run) -> None:
+    """Delete every record of the source, as retention does with what is old."""
+    ends = run.clusters.source.ends(run.topic)
+    places = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
+    for future in run.clusters.source.admin.delete_records(places).values():
+        future.result()
+    run.hit("source truncated past the frontier")
+
+
+def recreate(run: Run, share: float) -> None:
+    """Another topic of the same name, with `share` times as many records."""
+    records = int(sum(run.clusters.source.ends(run.topic).values()) * share) + PARTITIONS
+    run.clusters.source.delete(run.topic)
+    run.clusters.source.create(run.topic, PARTITIONS)
+    run.clusters.source.write(run.topic, spread(range(10**6, 10**6 + records), PARTITIONS))
+    run.hit(f"source recreated, {'shorter' if share < 1 else 'longer'}")
+
+
+def truncated_while_stopped(run: Run) -> None:
+    """Records go that were never copied: the next start says how many, and writes nothing."""
+    service = run.start()
+    run.flows()
+    service.stop()
+    before = quiet(run)
+    delete_all(run)
+    run.ends_with(run.start(), SourceTruncated.exit_code, "SourceTruncated", before)
+
+
+def truncated_while_running(run: Run) -> None:
+    """Records go while stage one is held up by a full stop of its JVM's work: it is stopped, all is deleted, and it goes on."""
+    service, before = _behind(run)
+    delete_all(run)
+    _wake(service)
+    run.ends_with(service, SourceTruncated.exit_code, "SourceTruncated", before)
+
+
+def truncated_at_the_beginning(run: Run) -> None:
+    """Real-Time Mode retries a read out of range for ever, in silence, when it stands at offset 0: noticed all the same."""
+    run.load.pause()
+    service = run.start("deduplicator")
+    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the first frontiers are made")
+    run.load.go_on()
+    until(lambda: run.load.handed > 20_000, "the source has records")
+    before = quiet(run)
+    delete_all(run)  # the frontier is before offset 0, and offset 0 is gone
+    other = run.start("replicator")
+    run.ends_with(other, SourceTruncated.exit_code, "SourceTruncated", before)
+
+
+def _behind(run: Run) -> tuple[Service, Partitions]:
+    """A running service whose JVM is frozen with records before it."""
+    service = run.start()
+    run.flows()
+    service.signal("jvm", "SIGSTOP")
+    already = run.load.handed
+    until(lambda: run.load.handed > already + 8000, "the source has records that were not read")
+    return service, quiet(run)
+
+
+def _wake(service: Service) -> None:
+    service.signal("jvm", "SIGCONT")
+
+
+def recreated_while_stopped(run: Run, share: float) -> None:
+    """Another topic of the same name is waiting at the start."""
+    service = run.start()
+    run.flows()
+    service.stop()
+    before = quiet(run)
+    recreate(run, share)
+    run.ends_with(run.start(), SourceRecreated.exit_code, "SourceRecreated", before)
+
+
+def recreated_while_running(run: Run, share: float) -> None:
+    """The topic is deleted and made again under a running query."""
+    service = run.start()
+    run.flows()
+    before = quiet(run)
+    recreate(run, share)
+    run.ends_with(service, SourceRecreated.exit_code, "SourceRecreated", before)
+
+
+def grown(run: Run) -> None:
+    """Partitions are added and written to at once: followed from their first record on."""
+    run.start()
+    run.flows()
+    added = PARTITIONS + run.chance.randint(1, 3)
+    run.clusters.source.admin.create_partitions([NewPartitions(run.topic, added)])[run.topic].result()
+    until(lambda: run.clusters.source.partitions(run.topic) == added, "the partitions are there")
+    run.load.partitions = added
+    run.hit("partitions added", added - PARTITIONS)
+    until(lambda: run.clusters.destination.partitions(run.topic) == added, "the destination has them too", NOTICED_S)
+    run.flows()
+
+
+STORIES = (
+    Story("source truncated, stopped", truncated_while_stopped),
+    Story("source truncated, running", truncated_while_running),
+    Story("source truncated at offset 0", truncated_at_the_beginning),
+    *(Story(f"source recreated {word}, stopped", partial(recreated_while_stopped, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
+    *(Story(f"source recreated {word}, running", partial(recreated_while_running, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
+    Story("partitions added", grown),
+)
