@@ -1,7 +1,7 @@
 # One command per chore; CI calls the same ones.
 PY := .venv/bin/python
 
-.PHONY: help setup rival demo test lint bench lock clean
+.PHONY: help setup rival demo test lint bench fuzz lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -24,10 +24,15 @@ lint: setup ## style and types
 bench: setup ## first figures, printed (RECORDS=)
 	@$(PY) -m bench $(if $(RECORDS),--records $(RECORDS))
 
-lock: ## renew both lock files from pyproject.toml (needs uv)
+fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)
+	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-fuzz.lock
+	@$(PY) -m fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
+
+lock: ## renew the lock files from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 --extra dev \
 		$(foreach p,pandas numpy tzdata python-dateutil six,--no-emit-package $(p)) pyproject.toml -o requirements-dev.lock
+	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 --group fuzz -o requirements-fuzz.lock
 
 clean: ## everything that setup made
-	rm -rf .venv jars build/.ivy build/.java-* build/.ivy.log
+	rm -rf .venv jars build/.ivy build/.java-* build/.ivy.log build/.fuzz

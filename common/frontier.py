@@ -69,7 +69,7 @@ def decode(metadata: str | None) -> Frontier:
     if len(metadata) > BYTES_MAX:
         raise ValueError(f"the metadata is longer than {BYTES_MAX} bytes")
     fields = orjson.loads(metadata)
-    if not isinstance(fields, dict) or fields.get("v") != VERSION:
+    if not isinstance(fields, dict) or type(fields.get("v")) is not int or fields["v"] != VERSION:  # true and 1.0 equal 1
         raise ValueError(f"not version {VERSION} of the frontier")
     link = fields.get("l")
     numbers = [fields.get(key) for key in "fecdn"] + list(link if isinstance(link, list) else [])

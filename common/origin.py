@@ -10,7 +10,8 @@ ours unless it is the last one, and it survives.
     k  kind of the timestamp        i  identity of the source topic
 
 The reader takes nothing on trust: whoever can write to the intermediate topic could otherwise move a frontier. But it runs
-once per record, so the checks are two expressions: `|` refuses everything that is not an integer (and keeps a sign).
+once per record, so the checks are two expressions. Kinds are compared by identity: `true` counts as 1 in Python and 1.0 equals
+it, and a frontier at `true` is committed and never read again. `|` keeps the sign of each of its numbers.
 """
 
 from __future__ import annotations
@@ -45,13 +46,12 @@ def parse(header: bytes | None) -> Origin:
         raise ValueError("the header has no value")
     origin: Origin = orjson.loads(header)
     try:
-        bits = origin["p"] | origin["o"] | origin["e"] | origin["b"] | origin["s"]
-        valid = 0 <= bits <= OFFSET_MAX and -OFFSET_MAX <= origin["t"] | 0 <= OFFSET_MAX and origin["k"] in TIMESTAMP_KINDS
-        identity = origin["i"]
+        p, o, t, k, e, b, s, i = origin["p"], origin["o"], origin["t"], origin["k"], origin["e"], origin["b"], origin["s"], origin["i"]
     except (KeyError, TypeError, IndexError) as wrong:
-        raise ValueError(f"a field is missing or not a number: {wrong}") from None
-    if not valid or identity.__class__ is not str:
-        raise ValueError("a field is out of range")
+        raise ValueError(f"a field is missing: {wrong}") from None
+    of_kind = type(p) is type(o) is type(t) is type(k) is type(e) is type(b) is type(s) is int and type(i) is str
+    if not of_kind or not 0 <= p | o | e | b | s <= OFFSET_MAX or not -OFFSET_MAX <= t <= OFFSET_MAX or k not in TIMESTAMP_KINDS:
+        raise ValueError("a field is not of its kind or out of range")
     return origin
 
 

@@ -1,7 +1,7 @@
 """Settings: read, checked as a whole, and frozen, before any client is made.
 
-Sources, the later one wins: defaults, the settings file (`REO_SETTINGS_FILE` or `--settings`; TOML, YAML, JSON or INI, read by
-dynaconf), the environment, the command line. What the environment says is taken raw and converted by the kind that
+Sources, the later one wins: defaults, the settings file (`REO_SETTINGS_FILE` or `--settings`; see
+`common.settings_file`), the environment, the command line. What the environment says is taken raw and converted by the kind that
 `common.settings_table` declares: dynaconf would read it as TOML, in which topic `2024` is a number and `1_000` is 1000.
 
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every unknown name in the file and
@@ -14,19 +14,16 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from dynaconf import Dynaconf
-
-from common import points
+from common import points, settings_file
 from common.errors import SettingsInvalid
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SETTINGS, Setting
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
 FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
-NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", points.VARIABLE})
+NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
 """Variables with our prefix that are not settings of a copy: where the file is, where the image keeps Spark's connector, where a test
 wants a process to die."""
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -94,30 +91,18 @@ def load(environment: Mapping[str, str], file: str | None = None, arguments: Map
 
 
 def _from_file(file: str, wrong: list[str]) -> dict[str, tuple[str, Any]]:
-    if not Path(file).is_file():
-        wrong.append(f"{file}: there is no such settings file")
-        return {}
     try:
-        tree = Dynaconf(settings_files=[str(Path(file).resolve())], loaders=[], environments=False, core_loaders=["TOML", "YAML", "JSON", "INI"]).as_dict()
-    except Exception as unreadable:  # each of dynaconf's parsers has exceptions of its own
-        wrong.append(f"{file}: can not be read: {unreadable}")
+        given = settings_file.read(file)
+    except ValueError as reason:
+        wrong.append(f"{file}: {reason}")
         return {}
     found = {}
-    for name, value in _flatten(tree):
+    for name, value in given.items():
         if name in BY_NAME:
             found[name] = (f"{file}: {name}", value)
         else:
             wrong.append(f"{file}: unknown setting {name}{_nearest(name, BY_NAME)}")
     return found
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in tree.items():
-        name = f"{prefix}{key}".lower()
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{name}.")
-        else:
-            yield name, value
 
 
 def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[str, tuple[str, Any]]:
@@ -155,7 +140,10 @@ def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str
 
 
 def _convert(setting: Setting, given: Any) -> Value:
-    text = str(given).strip()
+    free = setting.kind == "text" and not setting.choices
+    text = (settings_file.text(given) if free else str(given)).strip()
+    if not text.isprintable():  # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
+        raise ValueError(f"printable characters are expected, not {text!r}")
     if setting.kind == "flag":
         if text.lower() not in FLAGS:
             raise ValueError(f"true or false is expected, not {text!r}")

@@ -1,0 +1,65 @@
+"""`python -m fuzz`: every target with atheris, one after the other; `--target`: one of them; `--seconds`: how long each.
+
+libFuzzer ends the process that it runs in, so each target has a process of its own; it prints executions, coverage and, on a finding,
+the input. The corpus that grows is kept in `build/.fuzz`, so the next run goes on where this one ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
+NAMES = ("origin_header", "records", "metadata", "environment", "settings_file")
+LONGEST = 2_000
+SLOW_S = 10
+UNDER_TEST = ["common", "deduplicator"]
+"""Not dynaconf: it has many times the lines, and the fuzzer would spend its time there."""
+
+
+def one(name: str, seconds: int) -> None:
+    """Run one target; does not return."""
+    import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # installed by `make fuzz` alone
+
+    with atheris.instrument_imports(include=UNDER_TEST):
+        from fuzz import seeds, targets
+
+    folder = CORPUS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds.SEEDS[name]):
+        (folder / f"seed-{number}").write_bytes(seed)
+    words = CORPUS / f"{name}.words"
+    words.write_text("".join(f'"{quoted(word)}"\n' for word in seeds.WORDS[name]))
+    atheris.Setup([f"fuzz {name}", str(folder), f"-dict={words}", f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-timeout={SLOW_S}",
+                   f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1", "-verbosity=1"], targets.TARGETS[name])
+    atheris.Fuzz()
+
+
+def quoted(word: bytes) -> str:
+    """A word as libFuzzer's dictionaries have it."""
+    return "".join(f"\\x{byte:02x}" for byte in word)
+
+
+def main() -> int:
+    """Run what is asked for; 1 when an input was found that breaks an invariant."""
+    arguments = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    arguments.add_argument("--target", choices=NAMES, help="only this one")
+    arguments.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
+    arguments.add_argument("--here", action="store_true", help="in this process, without a summary")
+    given = arguments.parse_args()
+    if given.here:
+        one(given.target, given.seconds)
+    failed = []
+    for name in [given.target] if given.target else NAMES:
+        print(f"fuzz: {name}, {given.seconds} s", flush=True)
+        done = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(given.seconds)], check=False)
+        if done.returncode:
+            failed.append(name)
+    print(f"fuzz: {', '.join(failed)} broke; the inputs are in {CORPUS}" if failed else "fuzz: every invariant held")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Consumed records made of bytes: what `deduplicator.unwrap` is given, without a broker.
+
+One record a line, because compact JSON has no line breaks: a flipped byte then changes one record and not how all others are cut.
+The first byte of a line says which partition and what stands around the header; the rest of the line is the header's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from common.origin import HEADER
+from common.records import Headers
+
+PARTITIONS = 4
+USERS = ("user", b"\0\xff")
+"""A header of the source's record."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record of the intermediate topic; its key tells it from the others."""
+
+    at: int
+    of_partition: int
+    all_headers: Headers | None
+
+    def topic(self) -> str:
+        """Of the intermediate topic."""
+        return "orders-proxy"
+
+    def partition(self) -> int:
+        """Where it was read."""
+        return self.of_partition
+
+    def offset(self) -> int:
+        """Where it was read."""
+        return self.at
+
+    def key(self) -> bytes | None:
+        """Its number."""
+        return b"%d" % self.at
+
+    def value(self) -> bytes | None:
+        """A tombstone."""
+        return None
+
+    def headers(self) -> Headers | None:
+        """A new list at each call, as the client does it."""
+        return None if self.all_headers is None else list(self.all_headers)
+
+    def timestamp(self) -> tuple[int, int]:
+        """Of the intermediate topic; nobody uses it."""
+        return 1, 1_795_000_000_000
+
+    def error(self) -> KafkaError | None:
+        """It is a record."""
+        return None
+
+
+def messages(data: bytes) -> Iterator[Message]:
+    """The records that the bytes stand for."""
+    for number, line in enumerate(data.split(b"\n")):
+        if line:
+            yield Message(number, line[0] % PARTITIONS, _headers(line[0] >> 2 & 3, line[1:]))
+
+
+def line(partition: int, layout: int, value: bytes) -> bytes:
+    """One record's bytes; `layout` as in `_headers`."""
+    return bytes([0x30 | layout << 2 | partition]) + value
+
+
+def _headers(layout: int, value: bytes) -> Headers | None:
+    """0: the origin alone. 1: behind a user's header and one that only has its name. 2: not the last one. 3: no headers at all, or one without a value."""
+    if layout == 0:
+        return [(HEADER, value)]
+    if layout == 1:
+        return [USERS, (HEADER, b"{}"), (HEADER, value)]
+    if layout == 2:
+        return [(HEADER, value), USERS]
+    return [(HEADER, None)] if value else None

@@ -1,0 +1,68 @@
+"""Where the fuzzer starts from: values as the service itself encodes them; and the words that it may put in.
+
+A fuzzer that starts from nothing spends its time on learning JSON. Starting from real values, it changes what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from common.frontier import Frontier, Link, RuleState
+from common.settings_table import SETTINGS
+from fuzz.messages import line
+from fuzz.targets import BEFORE, FORMS, GIVEN, IDENTITY
+
+EPOCH = BEFORE.rule.epoch
+
+
+def origin(partition: int = 0, source_offset: int = 11, epoch: int = EPOCH, batch: int = 7, sequence: int = 4, timestamp_ms: int = 1_357_034_400_000) -> bytes:
+    """The text that `replicator.wrap` builds inside Spark."""
+    return (f'{{"p":{partition},"o":{source_offset},"t":{timestamp_ms},"k":0,"e":{epoch},"b":{batch},"s":{sequence},"i":"{IDENTITY}"}}').encode()
+
+
+ORIGINS = (origin(), origin(3, 2**63 - 1, 2**63 - 1, 2**63 - 1, 2**33 - 1, -1), origin(timestamp_ms=0), origin(1, 0, EPOCH + 1, 0, 0))
+BATCHES = (
+    b"\n".join((line(0, 0, origin()), line(1, 1, origin(1)), line(0, 0, origin(0, 12, sequence=5)))),
+    b"\n".join((line(2, 1, origin(2, 30, EPOCH + 1, 9, 0)), line(2, 0, origin(2, 31, EPOCH + 1, 9, 1)), line(2, 0, origin(2, 40)))),  # a new run, then a zombie
+    b"\n".join((line(0, 0, origin(0, 9, batch=8, sequence=0)), line(0, 0, origin(0, 11, batch=8, sequence=1)))),  # a duplicate becomes the link
+    line(0, 0, origin(0, 15, sequence=9)),  # a hole
+    line(3, 0, origin(3)), line(0, 2, origin()), line(0, 3, b""), line(0, 3, b"x"), line(1, 0, origin(0)),
+)
+FRONTIERS = (
+    BEFORE,
+    Frontier(RuleState(-1, 0, None), IDENTITY, 1, "", -1, 0),
+    Frontier(RuleState(2**63 - 1, 2**63 - 1, Link(2**63 - 1, 2**63 - 1, 2**33 - 1)), '\u00e9\u2028\U0001f600"\\', 2**31 - 1, "A" * 22, 2**63 - 1, 90_000),
+)
+ENVIRONMENTS = (
+    b"REO_APPLICATION=copy\0REO_STOP_AT_END=yes\0REO_METRICS_PORT=0",
+    b"APPLICATION_NAME=copy\0KAFKA_CLUSTERS_SOURCE_TOPIC=orders\0KAFKA_CONFIG_CONSUMER_AUTO_RESET=latest\0STREAMS_NUM_STREAM_THREADS=3",
+    b"REO_SETTINGS_FILE=/nowhere/reo.toml\0REO_PORT=tcp://10.0.0.1:7081\0KAFKA_CLUSTERS_SERVICE_HOST=10.0.0.1",
+    b"\0".join(f"{setting.environment[0]}={setting.default}".encode() for setting in SETTINGS if setting.default not in (None, "")),
+)
+TREE: Mapping[str, object] = {"application": "2024", "source": {"start": 1_700_000_000_000}, "log": {"level": "DEBUG"}, "stop_at_end": True}
+FILES = (
+    b'application = "2024"\nconnect_timeout_s = 5\nstop_at_end = true\n[source]\nstart = "latest"\n[log]\nlevel = "DEBUG"\n',
+    b'application: "2024"\nstop_at_end: yes\nsource: {start: 1700000000000}\nlog:\n  level: DEBUG\n',
+    orjson.dumps(TREE),
+    b"application = 2024\n[source]\nbootstrap_servers = a:1,b:2\n[log]\nlevel = DEBUG\n",
+)
+SEEDS: Mapping[str, tuple[bytes, ...]] = {
+    "origin_header": ORIGINS, "records": BATCHES, "metadata": tuple(frontier.encode().encode() for frontier in FRONTIERS),
+    "environment": ENVIRONMENTS, "settings_file": tuple(bytes([number]) + file for number, file in enumerate(FILES)),
+}
+_JSON = (b"true", b"false", b"null", b"1.0", b"-1", b"-0", b"1e3", b"9223372036854775807", b"9223372036854775808", b"[]", b"{}", b'"',
+         b"\\ud800", b"\\u0000", b":", b",")
+_NAMES = tuple(name.encode() + b"=" for setting in SETTINGS for name in setting.environment)
+_KEYS = tuple(part.encode() for part in sorted({part for setting in SETTINGS for part in setting.name.split(".")}))
+_VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc/hostname", b"dynaconf_merge", b"dynaconf_include", b"\xff", b"\0",
+           b"\n[source]\n", b"topic", b"None", b"- ", b": ", b" = ", b"&a ", b"*a", b"<<: ",
+           *(choice.encode() for setting in SETTINGS for choice in setting.choices))
+WORDS: Mapping[str, tuple[bytes, ...]] = {
+    "origin_header": tuple(f'"{name}":'.encode() for name in "potkebsi") + _JSON,
+    "records": tuple(f'"{name}":'.encode() for name in "potkebsi") + _JSON + ORIGINS + (b"\n0",),
+    "metadata": tuple(f'"{name}":'.encode() for name in "vfelictdn") + _JSON,
+    "environment": _NAMES + _VALUES + tuple(value.encode() for value in GIVEN.values()),
+    "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FORMS),
+}

@@ -1,0 +1,230 @@
+"""The invariants: pure functions from bytes to nothing. Any exception that leaves one is a finding.
+
+What a parser accepts is held against a naive reading of the same JSON (`_is_int`, `_expected_origin`): a parser that takes too much is
+as wrong as one that crashes, because what it takes moves a frontier.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+from common import frontier as frontiers
+from common import origin as origins
+from common import positions, settings
+from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
+from common.frontier import Frontier, Link, RuleState
+from common.settings import FILE_VARIABLE, Settings
+from common.settings_table import BY_NAME
+from deduplicator.loop import Loop
+from deduplicator.start import Assigned
+from deduplicator.unwrap import by_partition
+from fuzz.messages import PARTITIONS, Message, messages
+
+INT64_MAX = 2**63 - 1
+ORIGIN_RANGES = {"p": 0, "o": 0, "e": 0, "b": 0, "s": 0, "t": -INT64_MAX}
+IDENTITY = "0123456789abcdef"
+BEFORE = Frontier(RuleState(10, 1_795_000_000_000, Link(10, 7, 3)), IDENTITY, PARTITIONS, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
+GIVEN = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"}
+FORMS = (".toml", ".yaml", ".json", ".ini")
+FOLDER = Path(tempfile.gettempdir())
+
+
+def origin_header(data: bytes) -> None:
+    """`origin.parse` accepts exactly the origins (each field there, an integer, in its range); all else is a ValueError. Encoded again, it is the same."""
+    expected = _expected_origin(data)
+    try:
+        found = origins.parse(data)
+    except ValueError:
+        assert not expected, f"an origin is refused: {data!r}"
+        return
+    assert expected, f"this is no origin: {found}"
+    assert origins.parse(orjson.dumps(found)) == found
+
+
+def records(data: bytes) -> None:
+    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `by_partition` as
+    from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
+    """
+    batch = list(messages(data))
+    states = {partition: Assigned(100, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
+    loop = Loop(settings.load(GIVEN), cast(Any, None), cast(Any, None), cast(Any, None))
+    loop.assigned = dict(states)
+    good = all(_is_ours(message) for message in batch)
+    try:
+        work = loop.decided(batch)
+    except ForeignRecord:
+        assert not good, "a record of stage one is refused"
+        _assert_found_at_leisure(batch)
+        assert loop.assigned == states
+        return
+    except SourceRecreated:
+        assert loop.assigned == states
+        return
+    assert good, "a record is taken that stage one did not write"
+    assert loop.assigned == states, "nothing moves before the commit"
+    assert [message.at for part in by_partition(batch).values() for message in cast(list[Message], part.messages)] == [
+        message.at for _, message in sorted(enumerate(batch), key=lambda pair: _first(batch, pair[1].of_partition))]
+    for partition, (part, decision) in work.items():
+        assert all(part.origins[position] == positions.origin_of(message) for position, message in enumerate(part.messages))
+        taken = [part.origins[position]["o"] for position in decision.accepted]
+        assert taken == sorted(set(taken))
+        assert decision.state.frontier == (taken[-1] if taken else BEFORE.rule.frontier) >= BEFORE.rule.frontier
+        assert len(part.messages) == len(taken) + decision.duplicates + decision.stale + decision.holes, "every record is accepted or counted"
+        after = loop._moved(partition, part.next_offset, decision.state).frontier
+        assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
+        for position in decision.accepted:
+            assert part.record(position, 1).headers == (part.messages[position].headers() or [])[:-1]
+
+
+def metadata(data: bytes) -> None:
+    """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError, and `positions.committed` makes it a FrontierUnreadable.
+    A frontier that was read is written as it was, so far as the fields go, and reads the same again.
+    """
+    text = data.decode(errors="surrogateescape")
+    expected = _expected_frontier(text)
+    try:
+        found = frontiers.decode(text)
+    except ValueError:
+        assert not expected, f"a frontier is refused: {text!r}"
+        _assert_unreadable(text)
+        return
+    assert expected, f"this is no frontier: {text!r}"
+    assert frontiers.decode(found.encode()) == found
+    read, written = orjson.loads(text), orjson.loads(found.encode())
+    assert {name: _typed(read.get(name)) for name in written} == {name: _typed(value) for name, value in written.items()}
+
+
+def environment(data: bytes) -> None:
+    """Any environment gives settings or SettingsInvalid. Settings hand themselves down to a child process unchanged, and are texts that clients take."""
+    variables = dict(GIVEN)
+    for entry in data.split(b"\0"):
+        name, equals, value = os.fsdecode(entry).partition("=")
+        if equals and name:
+            variables[name] = value
+    file = variables.get(FILE_VARIABLE)
+    if file and _is_there(file):
+        del variables[FILE_VARIABLE]  # what happens to lie on this machine is not the fuzzer's to read
+    _assert_handed_down(variables)
+
+
+def settings_file(data: bytes) -> None:
+    """Any file gives settings or SettingsInvalid; texts are those of the file, never a number's or a list's way to be printed. The first byte is the form."""
+    if not data:
+        return
+    file = FOLDER / f"reo-fuzz-{os.getpid()}{FORMS[data[0] % len(FORMS)]}"
+    file.write_bytes(data[1:])
+    try:
+        found = _assert_handed_down({FILE_VARIABLE: str(file)} | GIVEN)
+    finally:
+        file.unlink()
+    if found is None:
+        return
+    for name in ("application", "instance", "intermediate.topic", "destination.topic"):
+        printed = found.text(name)
+        assert printed not in {"None", "True", "False"} or printed.encode() in data, f"{name} is {printed!r}"
+        assert not printed.startswith(("[", "{")) or printed.encode() in data, f"{name} is {printed!r}"
+
+
+TARGETS: Mapping[str, Callable[[bytes], None]] = {
+    "origin_header": origin_header, "records": records, "metadata": metadata, "environment": environment, "settings_file": settings_file,
+}
+
+
+def _is_int(value: object, least: int) -> bool:
+    """Not a truth value, which Python takes for a number, and not 1.0, which equals one."""
+    return type(value) is int and least <= value <= INT64_MAX
+
+
+def _json(text: bytes | str) -> dict[str, Any]:
+    """The object, or one without fields."""
+    try:
+        tree = orjson.loads(text)
+    except ValueError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _expected_origin(value: bytes | None) -> bool:
+    tree = _json(value or b"")
+    numbers = all(_is_int(tree.get(name), least) for name, least in ORIGIN_RANGES.items())
+    return numbers and _is_int(tree.get("k"), -1) and tree["k"] <= 1 and isinstance(tree.get("i"), str)
+
+
+def _expected_frontier(text: str) -> bool:
+    tree = _json(text) if len(text) <= frontiers.BYTES_MAX else {}
+    link = tree.get("l")
+    linked = link is None or (isinstance(link, list) and len(link) == 3 and all(_is_int(number, -1) for number in link))
+    numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
+    return _is_int(tree.get("v"), 1) and tree["v"] == 1 and numbers and linked and all(isinstance(tree.get(name), str) for name in "it")
+
+
+def _is_ours(message: Message) -> bool:
+    headers = message.all_headers
+    return bool(headers and headers[-1][0] == origins.HEADER and _expected_origin(headers[-1][1])
+                and orjson.loads(headers[-1][1] or b"")["p"] == message.of_partition)
+
+
+def _first(batch: list[Message], partition: int) -> int:
+    return next(number for number, message in enumerate(batch) if message.of_partition == partition)
+
+
+def _assert_found_at_leisure(batch: list[Message]) -> None:
+    refused = 0
+    for message in batch:
+        try:
+            positions.origin_of(message)
+        except ForeignRecord:
+            refused += 1
+    assert refused, "by_partition and origin_of do not agree"
+
+
+def _assert_unreadable(text: str) -> None:
+    try:
+        answer = TopicPartition("orders-proxy", 0, 5, text)
+    except ValueError:
+        return  # NUL, or no UTF-8: a client does not hand out such a text
+
+    class Group:
+        """A consumer whose group has this metadata."""
+
+        def committed(self, _: list[TopicPartition], **__: float) -> list[TopicPartition]:
+            return [answer]
+
+    try:
+        positions.committed(cast(Consumer, Group()), "orders-proxy", [0])
+    except FrontierUnreadable:
+        return
+    raise AssertionError(f"a commit that is no frontier is taken for one: {text!r}")
+
+
+def _typed(value: object) -> object:
+    return [(type(part), part) for part in value] if isinstance(value, list) else (type(value), value)
+
+
+def _assert_handed_down(variables: Mapping[str, str]) -> Settings | None:
+    """The settings, if they are accepted."""
+    try:
+        found = settings.load(variables)
+    except SettingsInvalid:
+        return None
+    given = found.as_environment()
+    assert settings.load(given).values == found.values
+    assert found.values.keys() == BY_NAME.keys()
+    for name, text in given.items():
+        assert "\0" not in text, f"no process can be given {name}={text!r}"
+        text.encode()  # a client takes UTF-8
+    return found
+
+
+def _is_there(file: str) -> bool:
+    try:
+        return Path(file).exists()
+    except (OSError, ValueError):
+        return False
