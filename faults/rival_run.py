@@ -1,0 +1,152 @@
+"""One run of MirrorMaker 2 under harm: the brokers, the load and the judge of our own runs, other hands on the service.
+
+A rival has no exit codes, counters or frontier that we could hold it to. So three things are noted, and none is called good or bad here:
+what the judge says of the copy, what the log says about the harm (a line that a healthy start says too is none), and how long it took.
+
+A run is over when the copy is exact, or when it can no longer become so: the last record of every partition has arrived, or nothing
+happens for PATIENCE_S. That is longer than Connect's longest wait of its own accord, scheduled.rebalance.max.delay.ms.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+
+from bench.mirrormaker import MirrorMaker
+from faults.load import Load
+from tests.judge import Partitions, verdict
+from tests.kafka import Clusters, until
+
+PATIENCE_S = 400
+STEADY_S = 10
+"""What came late (a record twice, a transaction undone) has to show by then."""
+LINES_MAX = 20
+JUDGE_EVERY_S = 0.5
+LINE = re.compile(r"^\S+ \[.*?\] (ERROR|WARN|INFO) \S+ - (.*)$")
+BRACES = re.compile(r"\{.*\}")
+TELLING = re.compile(r"out of range|truncat|Resetting offset|topicId changed from (?!null)")
+"""What makes an INFO line one about lost records; a client that has just connected resets its epoch from null."""
+
+
+@dataclass
+class Outcome:
+    """A line of the table."""
+
+    story: str
+    run: int
+    hits: dict[str, int]
+    verdict: str
+    said: str
+    records: int
+    """What the source had in all, whatever was deleted there later."""
+    seconds: float | None
+    """From the end of the load, or from the start after the harm, until the judge began to read an exact copy; None when it never was exact.
+    An upper bound: reading the source comes before."""
+    since_harm_s: float | None
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    """The lines of each level that were about the harm, without their repetitions."""
+    aborted: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass
+class Scene:
+    """What a story has in its hands."""
+
+    clusters: Clusters
+    topic: str
+    rival: MirrorMaker
+    load: Load
+    hits: Counter[str] = field(default_factory=Counter)
+    harmed: float = 0.0
+    acted: float = 0.0
+    """When the last thing was done to it or for it."""
+    healthy: set[str] = field(default_factory=set)
+    heard: int = 0
+    """How much of the log was written before the harm."""
+
+    def flows(self, least: int = 4000) -> None:
+        """Wait until so many more offsets are there: the copy is under way now."""
+        destination = self.clusters.destination
+        until(lambda: destination.partitions(self.topic), "the destination has the topic", PATIENCE_S)
+        wanted = destination.written(self.topic) + least
+        until(lambda: destination.written(self.topic) >= wanted, f"{wanted} offsets at the destination", PATIENCE_S)
+
+    def hit(self, what: str) -> None:
+        """Say that harm was done just now; what the log had said until the first time was no answer to it."""
+        if not self.hits:
+            log = self.rival.log
+            self.heard = len(log)
+            self.healthy = {_shape(message) for _, message in _lines(log)}
+        self.hits[what] += 1
+        self.harmed = self.acted = time.monotonic()
+
+    def kill(self) -> None:
+        """SIGKILL of a living MirrorMaker."""
+        assert self.rival.living(), self.rival.tail()
+        self.rival.kill()
+        self.hit("SIGKILL of MirrorMaker")
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        self.rival.start()
+        self.acted = time.monotonic()
+
+
+def judged(scene: Scene, reference: Partitions) -> tuple[str, float | None]:
+    """The verdict when the run is over, and when (monotonic) the copy was complete."""
+    deadline = time.monotonic() + PATIENCE_S
+    ends: dict[int, int] = {}
+    while True:
+        now = time.monotonic()
+        copy, ends = _changed(scene, ends)
+        if copy is not None:
+            deadline = now + PATIENCE_S
+            if verdict(reference, copy) == [] or _at_the_end(reference, copy):
+                time.sleep(STEADY_S)
+                differences = verdict(reference, scene.clusters.destination.read(scene.topic))
+                return ("; ".join(differences) or "exact"), None if differences else now
+        if now > deadline or scene.rival.code is not None:
+            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.rival.code}"
+            return "; ".join([why, *verdict(reference, scene.clusters.destination.read(scene.topic))]), None
+        time.sleep(JUDGE_EVERY_S)
+
+
+def _changed(scene: Scene, ends: dict[int, int]) -> tuple[Partitions | None, dict[int, int]]:
+    """The copy, if more of it can be read than last time."""
+    if not scene.clusters.destination.partitions(scene.topic):
+        return None, ends
+    found = scene.clusters.destination.ends(scene.topic, stable=True)
+    return (None if found == ends else scene.clusters.destination.read(scene.topic)), found
+
+
+def _at_the_end(reference: Partitions, copy: Partitions) -> bool:
+    return all(records[-1] in reversed(copy.get(partition, [])) for partition, records in reference.items() if records)
+
+
+def said(scene: Scene) -> tuple[str, dict[str, list[str]]]:
+    """Its strongest words about the harm, and the lines of each level."""
+    about = [(level, message) for level, message in _lines(scene.rival.log[scene.heard:]) if _shape(message) not in scene.healthy]
+    telling = {"ERROR": [message for level, message in about if level == "ERROR"], "WARN": [message for level, message in about if level == "WARN"],
+               "INFO": [message for level, message in about if level == "INFO" and TELLING.search(message)]}
+    lines = {level: list({_shape(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
+    first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in telling.items() if messages), "nothing")
+    if scene.rival.code is not None:
+        return f"stopped (exit code {scene.rival.code}); {first}", lines
+    if scene.rival.task_failures:
+        return f"a task stopped for good; {first}", lines
+    return first, lines
+
+
+def _lines(log: str) -> list[tuple[str, str]]:
+    return [(found[1], found[2]) for line in log.splitlines() if (found := LINE.match(line))]
+
+
+def _shape(message: str) -> str:
+    """A message without what differs from one time to the next."""
+    return re.sub(r"\d+", "#", message)

@@ -1,0 +1,204 @@
+"""The same harm, done to MirrorMaker 2 with exactly-once: `python -m faults.rivals` (--only, --runs, --out).
+
+Every story has brokers of its own, so no internal topic, transaction or defect of one reaches the next. What it is judged by:
+
+    load stories     the source as it is when the load has ended
+    truncated        everything that was ever written, whether or not it was deleted before it could be copied
+    recreated        the old topic's records, and the new one's behind them: what a reader gets who must miss nothing
+
+In the last two no copier can know what its user wants; a good one says so and stops. So what it said stands beside the verdict.
+It runs with the settings of `bench.mirrormaker` and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from rich.console import Console
+from rich.table import Table
+
+from bench import mirrormaker
+from bench.mirrormaker import MirrorMaker
+from faults.load import Load
+from faults.rival_run import Outcome, Scene, judged, said
+from faults.stand import clusters as own_clusters
+from tests.judge import Partitions
+from tests.kafka import Clusters, spread
+
+PARTITIONS = 4
+RECORDS = 20_000
+TIMES = 2
+Tell = Callable[[Scene], Partitions]
+"""Does the harm and returns what the copy is held against."""
+
+
+def killed(scene: Scene) -> Partitions:
+    """SIGKILL under load, started again at once, twice."""
+    with scene.load:
+        scene.start()
+        for _ in range(TIMES):
+            scene.flows()
+            scene.kill()
+            scene.start()
+        scene.flows()
+    return _after_the_load(scene)
+
+
+def broker_killed(scene: Scene, side: str) -> Partitions:
+    """SIGKILL of a single-node broker under load, started again at once on what it had written, twice."""
+    broker = getattr(scene.clusters, side).broker
+    with scene.load:
+        scene.start()
+        for _ in range(TIMES):
+            scene.flows()
+            assert broker.running
+            broker.kill()
+            scene.hit(f"SIGKILL of the {side}'s broker")
+            broker.start().wait()
+        scene.flows()
+    return _after_the_load(scene)
+
+
+def _after_the_load(scene: Scene) -> Partitions:
+    scene.acted = time.monotonic()
+    return scene.clusters.source.read(scene.topic)
+
+
+def truncated(scene: Scene) -> Partitions:
+    """While it is stopped, records are deleted that it has not copied; behind them are others."""
+    source = scene.clusters.source
+    _copied_and_stopped(scene)
+    reached = source.ends(scene.topic)
+    source.write(scene.topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS))
+    gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.ends(scene.topic).items()]
+    everything = source.read(scene.topic)
+    for future in source.admin.delete_records(gone).values():
+        future.result()
+    assert all(begin > reached[partition] for partition, begin in source.beginnings(scene.topic).items()), "nothing was deleted that was not copied"
+    scene.hit("source truncated past the position")
+    scene.start()
+    return everything
+
+
+def recreated(scene: Scene, share: float) -> Partitions:
+    """While it is stopped, the source topic is deleted and made again, with `share` times as many records, all of them new."""
+    source = scene.clusters.source
+    _copied_and_stopped(scene)
+    old = source.read(scene.topic)
+    before = source.topic_id(scene.topic)
+    source.delete(scene.topic)
+    source.create(scene.topic, PARTITIONS)
+    assert source.topic_id(scene.topic) != before
+    source.write(scene.topic, spread(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
+    scene.hit("source deleted and made again")
+    scene.start()
+    new = source.read(scene.topic)
+    return {partition: old[partition] + new[partition] for partition in old}
+
+
+def _copied_and_stopped(scene: Scene) -> None:
+    """A first copy, exact, and an orderly end; in two parts, so that what it says at any start again is known."""
+    for part in (range(RECORDS // 2), range(RECORDS // 2, RECORDS)):
+        scene.clusters.source.write(scene.topic, spread(part, PARTITIONS))
+        scene.start()
+        scene.flows(1)
+        scene.clusters.copied(scene.topic, part.stop)
+        scene.rival.stop()
+
+
+STORIES: dict[str, Tell] = {
+    "MirrorMaker SIGKILL": killed,
+    "broker SIGKILL, destination": partial(broker_killed, side="destination"),
+    "broker SIGKILL, source": partial(broker_killed, side="source"),
+    "source truncated, stopped": truncated,
+    "source recreated shorter, stopped": partial(recreated, share=0.3),
+    "source recreated longer, stopped": partial(recreated, share=1.5),
+}
+
+
+def perform(story: str, run: int, folder: Path) -> Outcome:
+    """Tell one story on fresh brokers, and judge; what went wrong in the story itself is its verdict."""
+    topic = f"rival-{run}"
+    with own_clusters(folder, "own") as clusters:
+        clusters.source.create(topic, PARTITIONS)
+        rival = MirrorMaker(folder / "mirrormaker", clusters.source.address, clusters.destination.address, topic)
+        scene = Scene(clusters, topic, rival, Load(clusters.source, topic, PARTITIONS))
+        try:
+            return _outcome(story, run, scene, *_told(story, scene, clusters))
+        finally:
+            rival.kill()
+
+
+def _told(story: str, scene: Scene, clusters: Clusters) -> tuple[Partitions, str, float | None]:
+    try:
+        reference = STORIES[story](scene)
+    except AssertionError as never:  # it came to a halt in the middle: the load has ended, the judge says what is missing
+        reference = clusters.source.read(scene.topic)
+        found, complete = judged(scene, reference)
+        return reference, f"in the story: {never}; then: {found}", complete
+    return reference, *judged(scene, reference)
+
+
+def _outcome(story: str, run: int, scene: Scene, reference: Partitions, found: str, complete: float | None) -> Outcome:
+    words, lines = said(scene)
+    assert scene.hits, "nothing was hit: the run proves nothing"
+    return Outcome(story, run, dict(scene.hits), found, words, sum(map(len, reference.values())), complete and round(complete - scene.acted, 1),
+                   complete and round(complete - scene.harmed, 1), lines, scene.load.aborted)
+
+
+def shown(outcomes: list[Outcome]) -> Table:
+    """The table."""
+    table = Table(title="MirrorMaker 2, exactly-once, Kafka 4.3.1", show_lines=True)
+    for name in ("story", "harm", "records", "verdict", "what its log said of it", "complete after", "since the harm"):
+        table.add_column(name, justify="right" if name in ("records", "complete after", "since the harm") else "left")
+    for outcome in outcomes:
+        harm = ", ".join(f"{count} × {what}" for what, count in outcome.hits.items())
+        times = ("never" if seconds is None else f"{seconds} s" for seconds in (outcome.seconds, outcome.since_harm_s))
+        table.add_row(outcome.story, harm, f"{outcome.records:,}", outcome.verdict, outcome.said, *times)
+    return table
+
+
+def main() -> int:
+    """Tell the stories; returns 2 when MirrorMaker is not here, 1 when a story could not be told; the verdicts are findings, not failures."""
+    arguments = argparse.ArgumentParser(prog="python -m faults.rivals")
+    arguments.add_argument("--only", default="", help="part of the names of the stories")
+    arguments.add_argument("--runs", type=int, default=1, help="how often each story is told")
+    arguments.add_argument("--out", type=Path, help="a file that gets all results as JSON")
+    arguments.add_argument("--keep", type=Path, help="an existing folder that gets the logs and the brokers' data; otherwise they are deleted")
+    given = arguments.parse_args()
+    if not mirrormaker.JARS.is_dir():
+        print(mirrormaker.MISSING, file=sys.stderr)
+        return 2
+    outcomes: list[Outcome] = []
+    broken = 0
+    with tempfile.TemporaryDirectory(prefix="reo-rivals-") as temporary:
+        kept = Path(tempfile.mkdtemp(dir=given.keep or temporary))
+        for run in range(1, given.runs + 1):
+            for number, story in enumerate(name for name in STORIES if given.only.lower() in name.lower()):
+                try:
+                    outcomes.append(perform(story, run, kept / f"{run}-{number}"))
+                except Exception as failed:
+                    broken += 1
+                    print(f"{story}, run {run}: the story itself failed, this is no result: {type(failed).__name__}: {failed}", file=sys.stderr, flush=True)
+                    continue
+                print(f"{story}, run {run}: {outcomes[-1].verdict}; it said {outcomes[-1].said}; {outcomes[-1].seconds} s", flush=True)
+                if given.out:
+                    given.out.write_text(json.dumps({
+                        "rival": "MirrorMaker 2, Kafka 4.3.1, exactly-once", "cores": os.cpu_count(), "kernel": platform.release(),
+                        "outcomes": [outcome.as_dict() for outcome in outcomes]}, indent=1) + "\n")
+    Console(width=200).print(shown(outcomes))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
