@@ -1,7 +1,7 @@
 # One command per chore; CI calls the same ones.
 PY := .venv/bin/python
 
-.PHONY: help setup rival demo test lint bench fuzz lock clean
+.PHONY: help setup rival demo test lint bench faults soak report fuzz lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -24,6 +24,16 @@ lint: setup ## style and types
 bench: setup ## first figures, printed (RECORDS=)
 	@$(PY) -m bench $(if $(RECORDS),--records $(RECORDS))
 
+faults: setup ## real faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=1 takes SEED as a run's own)
+	@$(PY) -m faults $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only '$(ONLY)') $(if $(OUT),--out $(OUT)) $(if $(REPLAY),--replay)
+
+soak: setup ## a long run with rare faults: are memory, descriptors and threads flat? (MINUTES=, SEED=, OUT=)
+	@$(PY) -m faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
+
+report: setup ## docs/faults.md from RESULTS= (and RIVALS=, SOAK=)
+	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
+	@$(PY) -m faults.report $(RESULTS) $(if $(RIVALS),--rivals $(RIVALS)) $(if $(SOAK),--soak $(SOAK)) $(if $(HOW),--how '$(HOW)')
+
 fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-fuzz.lock
 	@$(PY) -m fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
@@ -33,6 +43,7 @@ lock: ## renew the lock files from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 --extra dev \
 		$(foreach p,pandas numpy tzdata python-dateutil six,--no-emit-package $(p)) pyproject.toml -o requirements-dev.lock
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 --group fuzz -o requirements-fuzz.lock
+	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 --group report -o requirements-report.lock
 
 clean: ## everything that setup made
 	rm -rf .venv jars build/.ivy build/.java-* build/.ivy.log build/.fuzz

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from common.errors import Stop
 from faults.load import Load
-from faults.stand import Brokers
+from faults.stand import Brokers, ProxiedCluster
+from faults.timeline import Timeline
 from tests.conftest import unique
 from tests.judge import Partitions, counted, read, verdict
 from tests.kafka import Clusters, Service, kill, settings, until
@@ -76,6 +78,8 @@ class Run:
     load: Load
     hits: Counter[str] = field(default_factory=Counter)
     services: list[Service] = field(default_factory=list)
+    """Those that have to live."""
+    past: list[Service] = field(default_factory=list)
     stage_two_deaths: int = 0
     stopped: str = ""
     counters_lost: bool = False
@@ -84,8 +88,9 @@ class Run:
 
     def start(self, *arguments: str, **more: str) -> Service:
         """Start a service that copies the topic, with small transactions and short sessions."""
-        number = len(self.services)
-        environment = settings(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | more)
+        number = len(self.services) + len(self.past)
+        through = {f"{side}_bootstrap_servers": cluster.proxy.address for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
+        environment = settings(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | through | more)
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)
         return service.start()
@@ -106,7 +111,7 @@ class Run:
 
         def arrived() -> bool:
             for service in self.services:
-                assert service.process.poll() in (None, 0, -9), f"the service has ended:\n{service.tail()}"
+                assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.tail()}"
             return self.written >= wanted
         until(arrived, f"{wanted:.0f} offsets at the destination", HEAL_S)
         time.sleep(self.chance.uniform(0, 0.05))
@@ -118,15 +123,32 @@ class Run:
         self.stage_two_deaths += stage == "deduplicator"
         self.hit({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
 
-    def ends_with(self, service: Service, exit_code: int, error: str, before: Partitions) -> None:
-        """The service stops by itself with this code and error; the copy is a beginning of what the source was."""
+    def done(self, service: Service) -> None:
+        """The story has ended this service, or seen it end as it has to."""
+        self.services.remove(service)
+        self.past.append(service)
+
+    def stop(self, service: Service) -> None:
+        """SIGTERM; its counters go with it."""
+        service.stop()
+        self.done(service)
+        self.counters_lost = True
+
+    def stops(self, service: Service, error: type[Stop]) -> None:
+        """The service stops by itself, with this error and its exit code."""
         code = service.ends(HEAL_S)
-        assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.tail()}"
-        assert any(f" {error}: " in line for line in service.errors), f"{error} is not named:\n{service.tail()}"
+        assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.tail()}"
+        assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.tail()}"
+        self.done(service)
+        self.counters_lost = True
+
+    def stops_for_good(self, service: Service, error: type[Stop], before: Partitions) -> None:
+        """The same, and that is the story's end: the copy is a beginning of what the source was before."""
+        self.stops(service, error)
         copy = self.clusters.destination.read(self.topic)
         beyond = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
         assert not beyond, f"partitions {beyond} have records that the source did not have when it was harmed"
-        self.stopped = f"stopped as it has to: {error}, exit code {exit_code}"
+        self.stopped = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
 
     def source_now(self) -> Partitions:
         """What the source has; the load has to be paused."""
@@ -145,6 +167,8 @@ class Story:
     brokers: Brokers = "shared"
     partitions: int = PARTITIONS
     records_per_s: int = 3000
+    timeline: bool = False
+    """Whether its course over time is kept, for a picture."""
 
 
 def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
@@ -154,6 +178,9 @@ def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result
     load = Load(clusters.source, topic, story.partitions, story.records_per_s)
     run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
     result = Result(story.name, seed, {}, "")
+    timeline = Timeline(clusters, topic)
+    if story.timeline:
+        timeline.start()
     try:
         with load:
             story.tell(run)
@@ -162,8 +189,9 @@ def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
     finally:
-        for service in run.services:
+        for service in run.services + run.past:
             service.kill_all()
+        result.timeline = timeline.stop() if story.timeline else []
     result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
     result.seconds = round(time.monotonic() - run.begun, 1)
     return result
@@ -176,7 +204,7 @@ def _judged(run: Run, result: Result) -> str:
     result.records = sum(map(len, source.values()))
     differences = _healed(run, source)
     result.heal_s = round(time.monotonic() - ended, 1)
-    living = [service for service in run.services if service.process.poll() is None]
+    living = run.services
     result.duplicates, result.holes, result.stale = (_total(living, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
     result.torn = _total(living, "reo_torn_records_total")
     copy = run.clusters.destination.read(run.topic)
@@ -185,7 +213,8 @@ def _judged(run: Run, result: Result) -> str:
         said = _total(living, "reo_records_out_total", stage="deduplicator") + result.torn
         differences += counted(copy, said, unsure)
     for service in living:
-        service.stop()
+        if service.process.poll() is None:
+            service.stop()
     if not run.clusters.destination.no_transaction_is_open(run.topic):
         differences.append("a transaction is open")
     differences += verdict(source, copy, read(run.clusters.source.address, run.topic, "read_uncommitted"))
@@ -197,7 +226,7 @@ def _healed(run: Run, source: Partitions) -> list[str]:
     deadline = time.monotonic() + HEAL_S
     wanted = sum(map(len, source.values()))
     while True:
-        ended = [service for service in run.services if service.process.poll() not in (None, 0, -9)]
+        ended = [service for service in run.services if service.process.poll() not in (None, 0)]
         if ended:
             said = " ".join(ended[-1].errors[:1]) or ended[-1].tail()[-500:]
             return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]

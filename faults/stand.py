@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from faults.proxied import proxied
+from faults.proxy import Proxy
 from reo.demo.broker import Broker, free_port
 from tests.kafka import ROOT, Cluster, Clusters
 
 JARS = ROOT / "jars" / "broker"
 HEAP_MB = 384
-Brokers = Literal["shared", "own", "three", "guarded"]
+Brokers = Literal["shared", "own", "three", "guarded", "proxied"]
 GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -51,19 +53,28 @@ def three(folder: Path) -> Three:
                   for number, port in enumerate(ports, 1)])
 
 
+@dataclass
+class ProxiedCluster(Cluster):
+    """A cluster that the service reaches through a proxy, and the tests directly."""
+
+    proxy: Proxy = field(kw_only=True)
+
+
 @contextmanager
 def clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
     """Both clusters, running; they are killed at the end."""
-    destination = three(folder / "destination") if kind == "three" else Three([
-        Broker(folder / "destination", JARS, HEAP_MB, GUARDED if kind == "guarded" else {})])
-    source = Broker(folder / "source", JARS, HEAP_MB)
-    every = [source, *destination.brokers]
-    try:
-        for broker in every:
+    with ExitStack() as stack:
+        if kind == "proxied":
+            pairs = [proxied(folder / side, JARS) for side in ("source", "destination")]
+            made: list[Cluster] = [ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs]
+        elif kind == "three":
+            made = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(three(folder / "destination"))]  # type: ignore[arg-type]
+        else:
+            made = [Cluster(Broker(folder / side, JARS, HEAP_MB, GUARDED if kind == "guarded" else {})) for side in ("source", "destination")]
+        brokers = [broker for cluster in made for broker in (cluster.broker.brokers if isinstance(cluster.broker, Three) else [cluster.broker])]
+        for broker in brokers:
+            stack.callback(broker.kill)
             broker.start()
-        for broker in every:
+        for broker in brokers:
             broker.wait()
-        yield Clusters(Cluster(source), Cluster(destination if kind == "three" else destination.brokers[0]))  # type: ignore[arg-type]
-    finally:
-        for broker in every:
-            broker.kill()
+        yield Clusters(*made)

@@ -79,7 +79,7 @@ def driver(run: Run) -> None:
         kill(pid, signal.SIGCONT)
     run.hit("zombie of stage one woken")
     one.says("superseded", 60)
-    one.stop()
+    run.stop(one)
     assert two.process.poll() is None
     run.flows()
 

@@ -20,8 +20,7 @@ def rebalances(run: Run, rounds: int = ROUNDS) -> None:
         run.flows(500, 2000)
         run.kill_stage(more, "deduplicator", run.chance.randint(0, 1))
         run.flows(500, 2000)
-        more.stop()
-        run.counters_lost = True  # its metrics go with it
+        run.stop(more)
         until(lambda before=before: assigned(first) > before, "the first worker has them again", 60)  # type: ignore[misc]
         run.hit("rebalances", assigned(more) + assigned(first) - before)
     assert "is not a member of the group now" not in first.log or first.process.poll() is None

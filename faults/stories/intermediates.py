@@ -1,5 +1,167 @@
-"""The intermediate topic refuses, lacks or has what it should not."""
+"""The topics at the destination refuse records, carry what is not ours, or may not be written; readers wait for a dead worker's transaction."""
 
 from __future__ import annotations
 
-STORIES = ()
+import threading
+import time
+from collections import defaultdict
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from common import origin
+from common.errors import AccessRefused, ForeignRecord, RecordRefused
+from faults.run import DEFAULTS, PARTITIONS, Run, Story
+from tests.judge import Record
+from tests.kafka import plain, until
+
+SMALL_BYTES, LARGE_BYTES = 20_000, 60_000
+LOOKS_EVERY_S = 10
+"""How often a coordinator looks for expired transactions."""
+
+
+class Witness(threading.Thread):
+    """Reads the intermediate topic as it is written: which source offsets came, in which order."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.consumer = Consumer({"bootstrap.servers": address, "group.id": "witness", "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+        self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        self.came: dict[int, list[int]] = defaultdict(list)
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        """Read on."""
+        while not self.over.is_set():
+            for message in self.consumer.consume(1000, 0.1):
+                if message.error() is None:
+                    self.came[message.partition()].append(origin.parse(message.headers()[-1][1])["o"])
+        self.consumer.close()
+
+    def lost_by_highest_seen(self) -> int:
+        """What a rule loses that drops whatever is not beyond the highest offset seen."""
+        self.over.set()
+        self.join()
+        lost = 0
+        for offsets in self.came.values():
+            highest, forwarded = -1, set()
+            for offset in offsets:
+                if offset > highest:
+                    highest = offset
+                    forwarded.add(offset)
+            lost += len(set(offsets) - forwarded)
+        return lost
+
+
+def limit(run: Run, topic: str, size: int) -> None:
+    """Set max.message.bytes of a topic at the destination."""
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    run.clusters.destination.admin.incremental_alter_configs([resource])[resource].result()
+    until(lambda: run.clusters.destination.config(topic)["max.message.bytes"] == str(size), "the limit is set")
+
+
+def large_record(run: Run) -> None:
+    """One in the middle of many small ones, in a partition."""
+    numbers = [next(run.load.numbers) for _ in range(4001)]
+    small = [plain(number) for number in numbers]
+    large = Record(b"large", b"x" * LARGE_BYTES, (), 1_700_000_000_000)
+    run.clusters.source.write(run.topic, [(0, record) for record in (*small[:2000], large, *small[2000:])])
+
+
+def hole(run: Run) -> None:
+    """The intermediate topic refuses one record in the middle of a batch, and takes those behind it: a named stop; with the limit raised, exact."""
+    service = run.start()
+    run.flows()
+    witness = Witness(run.clusters.destination.address, f"{run.topic}-proxy")
+    witness.start()
+    limit(run, f"{run.topic}-proxy", SMALL_BYTES)
+    large_record(run)
+    run.hit("record refused by the intermediate topic")
+    run.stops(service, RecordRefused)
+    limit(run, f"{run.topic}-proxy", 1_100_000)
+    run.start()
+    run.flows(6000, 8000)
+    lost = witness.lost_by_highest_seen()
+    assert lost, "this was no hole: the rule of the highest offset seen would have lost nothing"
+    run.hit("records that a highest-seen rule loses here", lost)
+
+
+def too_large(run: Run) -> None:
+    """The destination refuses a record: a named stop with its place; with the limit raised, exact."""
+    service = run.start()
+    run.flows()
+    limit(run, run.topic, SMALL_BYTES)
+    large_record(run)
+    run.hit("record refused by the destination")
+    run.stops(service, RecordRefused)
+    limit(run, run.topic, 1_048_588)
+    run.start()
+    run.flows()
+
+
+def foreign(run: Run) -> None:
+    """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing of it arrives; skipped as the error says, exact."""
+    service = run.start()
+    run.flows()
+    header = run.chance.choice((None, b"", b"not JSON", b'{"p":0,"o":5}', b"\xff\xfe", b'{"p":9,"o":1,"t":1,"k":0,"e":1,"b":1,"s":0,"i":"x"}'))
+    run.load.pause()
+    run.clusters.destination.write(f"{run.topic}-proxy", [(0, Record(b"whose", b"is this", ((origin.HEADER, header),)))])
+    run.hit("foreign record on the intermediate topic")
+    run.stops_for_good(service, ForeignRecord, run.source_now())
+
+
+def forbidden(run: Run) -> None:
+    """The right to write to the destination is taken away while it runs: a named stop; given back, exact."""
+    service = run.start()
+    run.flows()
+    admin = run.clusters.destination.admin
+    rule = AclBinding(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY)
+    for future in admin.create_acls([rule]).values():
+        future.result()
+    run.hit("write permission taken away")
+    run.stops(service, AccessRefused)
+    given_back = AclBindingFilter(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    for future in admin.delete_acls([given_back]).values():
+        future.result()
+    run.start()
+    run.flows()
+
+
+def blocked_readers(run: Run) -> None:
+    """A worker dies with an open transaction and nobody comes: readers of the destination wait no longer than documented."""
+    proof = run.folder / "frozen"
+    service = run.start(freeze_at=f"two: offsets sent:{run.chance.randint(3, 12)}:{proof}")
+    until(proof.exists, "a worker stands with an open transaction", 90)
+    service.kill_all()
+    run.done(service)
+    run.counters_lost = True
+    began = time.monotonic()
+    cluster = run.clusters.destination
+    assert cluster.ends(run.topic, stable=True) != cluster.ends(run.topic), "nothing is blocked"
+    bound_s = int(DEFAULTS["deduplicator_transaction_timeout_ms"]) / 1000 + LOOKS_EVERY_S
+    until(lambda: cluster.no_transaction_is_open(run.topic), "readers go on", bound_s + 5)
+    took = time.monotonic() - began
+    assert took <= bound_s + 1, f"readers were blocked for {took:.1f} s"
+    run.hit(f"readers blocked for {took:.1f} s of at most {bound_s:.0f}")
+    run.start()
+    run.flows()
+
+
+STORIES = (
+    Story("hole in the intermediate topic", hole),
+    Story("record too large for the destination", too_large),
+    Story("foreign record", foreign),
+    Story("permission taken away", forbidden, brokers="guarded"),
+    Story("readers behind an open transaction", blocked_readers),
+)

@@ -27,11 +27,13 @@ def at_point(run: Run, point: str) -> None:
         run.load.stop()
         service = run.start("--stop-at-end", die_at=f"{point}:{nth}:{proof}")
         assert service.ends() == 0, service.tail()
+        run.done(service)
     elif point == AT_STOP:
         service = run.start(die_at=f"{point}:1:{proof}")
         run.flows()
         service.process.terminate()
         service.ends()
+        run.done(service)
         run.start()
     elif point == AT_REVOCATION:
         run.start(die_at=f"{point}:1:{proof}")
@@ -81,6 +83,7 @@ def everything(run: Run) -> None:
         assert service.process.wait(10) == -signal.SIGKILL
         until(lambda service=service: not service.living(), "no process outlives the supervisor", 10)  # type: ignore[misc]
         service.forget_all()
+        run.done(service)
         run.hit(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
     run.start(instance="test")
     run.flows()

@@ -43,10 +43,10 @@ def truncated_while_stopped(run: Run) -> None:
     """Records go that were never copied: the next start says how many, and writes nothing."""
     service = run.start()
     run.flows()
-    service.stop()
+    run.stop(service)
     before = quiet(run)
     delete_all(run)
-    run.ends_with(run.start(), SourceTruncated.exit_code, "SourceTruncated", before)
+    run.stops_for_good(run.start(), SourceTruncated, before)
 
 
 def truncated_while_running(run: Run) -> None:
@@ -54,7 +54,7 @@ def truncated_while_running(run: Run) -> None:
     service, before = _behind(run)
     delete_all(run)
     _wake(service)
-    run.ends_with(service, SourceTruncated.exit_code, "SourceTruncated", before)
+    run.stops_for_good(service, SourceTruncated, before)
 
 
 def truncated_at_the_beginning(run: Run) -> None:
@@ -67,7 +67,7 @@ def truncated_at_the_beginning(run: Run) -> None:
     before = quiet(run)
     delete_all(run)  # the frontier is before offset 0, and offset 0 is gone
     other = run.start("replicator")
-    run.ends_with(other, SourceTruncated.exit_code, "SourceTruncated", before)
+    run.stops_for_good(other, SourceTruncated, before)
 
 
 def _behind(run: Run) -> tuple[Service, Partitions]:
@@ -88,10 +88,10 @@ def recreated_while_stopped(run: Run, share: float) -> None:
     """Another topic of the same name is waiting at the start."""
     service = run.start()
     run.flows()
-    service.stop()
+    run.stop(service)
     before = quiet(run)
     recreate(run, share)
-    run.ends_with(run.start(), SourceRecreated.exit_code, "SourceRecreated", before)
+    run.stops_for_good(run.start(), SourceRecreated, before)
 
 
 def recreated_while_running(run: Run, share: float) -> None:
@@ -100,7 +100,7 @@ def recreated_while_running(run: Run, share: float) -> None:
     run.flows()
     before = quiet(run)
     recreate(run, share)
-    run.ends_with(service, SourceRecreated.exit_code, "SourceRecreated", before)
+    run.stops_for_good(service, SourceRecreated, before)
 
 
 def grown(run: Run) -> None:

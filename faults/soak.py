@@ -1,0 +1,106 @@
+"""`make soak`: hours of load with faults at a low rate, and whether memory, file descriptors and threads stay flat (MINUTES=, SEED=, OUT=).
+
+A process that a fault replaced begins anew, so the figures of a kind of process are taken at all times, and the slope is that of a line
+through the second half: what leaks in a process shows as a slope, what is only replaced does not. The supervisor, which no fault
+replaces, has the clearest figures. At the end the judge compares every record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import linear_regression, mean
+
+from bench.processes import usage_of
+from faults.run import Run, Story, perform
+from faults.stand import clusters
+from faults.stories.mixed import cut_connections, freeze_some, go_silent, lose_a_request
+from tests.kafka import Service
+
+SAMPLE_S = 10.0
+FAULT_EVERY_S = 120
+RECORDS_PER_S = 500
+FEWEST_SAMPLES = 6
+KINDS = ("supervisor", "replicator", "jvm", "deduplicator")
+Sample = tuple[float, float, int, int]
+
+
+def looked_at(pid: int, began: float) -> Sample | None:
+    """(hours, resident MB, descriptors, threads); None when it has just ended."""
+    try:
+        folders = [len(list(Path(f"/proc/{pid}/{kind}").iterdir())) for kind in ("fd", "task")]
+    except OSError:
+        return None
+    return (time.monotonic() - began) / 3600, usage_of([pid]).rss_mb, folders[0], folders[1]
+
+
+def sampled(service: Service, samples: dict[str, list[Sample]], began: float) -> None:
+    """One look at each process."""
+    for kind in KINDS:
+        pid = service.process.pid if kind == "supervisor" else service.pid_of(kind)
+        found = looked_at(pid, began) if pid else None
+        if found:
+            samples[kind].append(found)
+
+
+def soaked(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
+    """The load, the faults, the looks. Kills are rare: a killed process has no memory to leak."""
+    service = run.start()
+    run.flows()
+    began = time.monotonic()
+    fault_at = began + FAULT_EVERY_S
+    while time.monotonic() < began + 60 * minutes:
+        sampled(service, samples, began)
+        time.sleep(SAMPLE_S)  # the interval of the looks
+        assert service.process.poll() is None, service.tail()
+        if time.monotonic() > fault_at:
+            fault_at = time.monotonic() + run.chance.expovariate(1 / FAULT_EVERY_S)
+            run.chance.choice((cut_connections, cut_connections, freeze_some, go_silent, lose_a_request))(run, service)
+            print(f"{(time.monotonic() - began) / 60:.0f} min: {dict(run.hits)}", flush=True)
+
+
+def slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
+    """The last values and the lines through the second half."""
+    found = {}
+    for kind, rows in samples.items():
+        half = rows[len(rows) // 2:]
+        if len(half) >= FEWEST_SAMPLES:
+            hours = [row[0] for row in half]
+            columns = {name: [row[place] for row in half] for place, name in ((1, "rss_mb"), (2, "descriptors"), (3, "threads"))}
+            found[kind] = {name: mean(values[-FEWEST_SAMPLES:]) for name, values in columns.items()} | {
+                f"{name}_per_h": linear_regression(hours, values).slope for name, values in columns.items()}
+    return found
+
+
+def main() -> int:
+    """Soak, judge, print, write."""
+    arguments = argparse.ArgumentParser(prog="make soak")
+    arguments.add_argument("--minutes", type=float, default=60)
+    arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    arguments.add_argument("--out", type=Path)
+    given = arguments.parse_args()
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    story = Story("soak", lambda run: soaked(run, given.minutes, samples), brokers="proxied", records_per_s=RECORDS_PER_S)
+    with tempfile.TemporaryDirectory(prefix="reo-soak-") as folder, clusters(Path(folder) / "brokers", story.brokers) as stand:
+        result = perform(story, stand, given.seed, Path(folder))
+    report = {
+        "how": f"make soak MINUTES={given.minutes:.0f} SEED={given.seed}", "minutes": given.minutes,
+        "records_per_s": RECORDS_PER_S, "fault_every_s": FAULT_EVERY_S,
+        "records": result.records, "faults": sum(result.hits.values()), "hits": result.hits, "verdict": result.verdict, "cores": os.cpu_count(),
+        "processes": slopes(samples),
+    }
+    print(json.dumps(report, indent=1))
+    if given.out:
+        given.out.write_text(json.dumps(report, indent=1) + "\n")
+    return 0 if result.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

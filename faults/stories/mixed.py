@@ -1,0 +1,84 @@
+"""Everything at random: processes die or freeze, connections are cut, go silent or lose a request, a broker restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from faults.run import Run, Story
+from faults.stories.kills import all_processes
+from faults.stories.network import REQUESTS, proxy_of
+from tests.kafka import Service, kill, until
+
+TIMES = 7
+
+
+def kill_some(run: Run, service: Service) -> None:
+    """One or two processes."""
+    for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
+        run.kill_stage(service, stage)
+
+
+def freeze_some(run: Run, service: Service) -> None:
+    """A process for some seconds."""
+    stage = run.chance.choice(("jvm", "deduplicator"))
+    pid = until(lambda: service.pid_of(stage), f"{stage} lives")
+    kill(pid, signal.SIGSTOP)
+    run.hit("SIGSTOP")
+    time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
+    os.kill(pid, signal.SIGCONT)
+    run.stage_two_deaths += 1
+
+
+def cut_connections(run: Run, _: Service) -> None:
+    """Of one side."""
+    run.hit("connections cut", proxy_of(run, run.chance.choice(("source", "destination"))).cut_all())
+
+
+def go_silent(run: Run, _: Service) -> None:
+    """One side, for some seconds."""
+    proxy = proxy_of(run, run.chance.choice(("source", "destination")))
+    proxy.half_open = True
+    run.hit("half-open")
+    time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
+    proxy.half_open = False
+
+
+def lose_a_request(run: Run, _: Service) -> None:
+    """One that comes by at the destination; if none of its kind does, none is lost."""
+    rule = proxy_of(run, "destination").rule(run.chance.choice(("drop", "swallow_answer", "cut")), run.chance.choice(REQUESTS),
+                                             nth=run.chance.randint(1, 5))
+    if rule.hit.wait(10):
+        run.hit("request lost")
+
+
+def restart_a_broker(run: Run, _: Service) -> None:
+    """Cleanly; what a killed single node does to transactions is a story of its own."""
+    broker = run.chance.choice((run.clusters.source, run.clusters.destination)).broker
+    broker.stop(timeout_s=60)
+    run.hit("broker restarted")
+    broker.start().wait()
+
+
+WAYS = (kill_some, kill_some, freeze_some, cut_connections, go_silent, lose_a_request, restart_a_broker)
+
+
+def everything(run: Run, times: int = TIMES) -> None:
+    """One after the other, sometimes with a pause in between, sometimes on top of what is still being mended."""
+    service = run.start()
+    run.flows()
+    for _ in range(times):
+        run.chance.choice(WAYS)(run, service)
+        if run.chance.random() < 0.7:
+            run.flows(500, 4000)
+    if run.chance.random() < 0.3:
+        all_processes(service)
+        run.done(service)
+        run.hit("SIGKILL of everything")
+        run.counters_lost = True
+        run.start()
+    run.flows()
+
+
+STORIES = (Story("everything mixed", everything, brokers="proxied", timeline=True),)

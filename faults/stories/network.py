@@ -1,0 +1,149 @@
+"""The network between the service and its clusters: connections are cut, go silent, get slow; single requests and answers are lost or late."""
+
+from __future__ import annotations
+
+import struct
+import time
+from functools import partial
+
+from confluent_kafka import KafkaError
+
+from faults.proxy import Proxy
+from faults.run import Run, Story
+from faults.stand import ProxiedCluster
+from tests.kafka import until
+
+REFUSED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_TXN_STATE)
+PATIENCE_S = 120
+REQUESTS = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Heartbeat", "Fetch", "OffsetFetch")
+
+
+def proxy_of(run: Run, side: str) -> Proxy:
+    """What stands before this cluster."""
+    cluster = run.clusters.source if side == "source" else run.clusters.destination
+    assert isinstance(cluster, ProxiedCluster)
+    return cluster.proxy
+
+
+def cut(run: Run, side: str, times: int = 4) -> None:
+    """All connections at once, again and again."""
+    run.start()
+    run.flows()
+    for _ in range(times):
+        run.hit(f"connections cut, {side}", proxy_of(run, side).cut_all())
+        run.flows(500, 4000)
+    run.flows()
+
+
+def half_open(run: Run, side: str) -> None:
+    """Connections stay and carry nothing, for longer than a session lasts."""
+    run.start()
+    run.flows()
+    proxy = proxy_of(run, side)
+    proxy.half_open = True
+    seconds = run.chance.uniform(5, 25)
+    run.hit(f"half-open for {seconds:.0f} s, {side}")
+    time.sleep(seconds)  # how long it lasts is the harm
+    proxy.half_open = False
+    run.flows()
+
+
+def delayed(run: Run, side: str) -> None:
+    """300 ms each way, from the start on."""
+    proxy_of(run, side).delay_s = 0.3
+    run.start()
+    run.flows()
+    seen = proxy_of(run, side).seen.total()
+    run.flows()
+    run.hit(f"requests delayed by 300 ms, {side}", proxy_of(run, side).seen.total() - seen)
+    proxy_of(run, side).delay_s = 0
+
+
+def slow(run: Run, side: str) -> None:
+    """Less than the load needs; then as fast as before."""
+    run.start()
+    run.flows()
+    proxy = proxy_of(run, side)
+    seen = proxy.seen.total()
+    proxy.bytes_per_s = 50_000
+    run.flows()
+    run.hit(f"requests over a slow line, {side}", proxy.seen.total() - seen)
+    proxy.bytes_per_s = 0
+    run.flows()
+
+
+def request(run: Run, action: str, api: str, times: int = 3) -> None:
+    """One request of a kind is lost, its answer is, or its connection is, at a random moment."""
+    run.start()
+    run.flows()
+    for _ in range(times):
+        rule = proxy_of(run, "destination").rule(action, api, nth=run.chance.randint(1, 20))  # type: ignore[arg-type]
+        until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
+        run.hit(f"{action} {api}")
+        run.flows(500, 4000)
+    run.flows()
+
+
+def any_request(run: Run, times: int = 5) -> None:
+    """Whatever comes by, whatever is done to it, on either side."""
+    run.start()
+    run.flows()
+    for _ in range(times):
+        api, action = run.chance.choice(REQUESTS), run.chance.choice(("drop", "swallow_answer", "cut"))
+        side = "destination" if api != "Fetch" else run.chance.choice(("source", "destination"))
+        rule = proxy_of(run, side).rule(action, api, nth=run.chance.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
+        until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
+        run.hit(f"{action} {api}, {side}")
+        run.flows(500, 4000)
+    run.flows()
+
+
+def late_commit(run: Run) -> None:
+    """An EndTxn is held until its producer was given up and another transaction is open, then released: it has to be refused."""
+    service = run.start()
+    run.flows()
+    rule = proxy_of(run, "destination").rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
+    until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
+    until(lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1, "the producer is given up", PATIENCE_S)
+    run.flows(500, 2000)
+    rule.release()
+    until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
+    (code,) = struct.unpack_from(">h", rule.answers[0], 4)
+    assert code in REFUSED, f"the late EndTxn was answered with error code {code}"
+    run.hit(f"late EndTxn refused ({KafkaError(code).name()})")
+    run.flows()
+
+
+def repeated_commit(run: Run) -> None:
+    """An EndTxn is held, its connection is cut, and librdkafka repeats it by itself: the producer goes on, and the first EndTxn ends a later transaction.
+
+    Nothing tells the client, so nothing can prevent it with transactions v1 (KIP-890). What it leaves is half a transaction without its
+    frontier: the next commit fails, and the check of the frontier against the data finds the half.
+    """
+    service = run.start()
+    run.flows()
+    proxy = proxy_of(run, "destination")
+    rule = proxy.rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
+    until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
+    proxy.cut_all()
+    run.flows(1000, 3000)
+    rule.release()
+    until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
+    (code,) = struct.unpack_from(">h", rule.answers[0], 4)
+    run.hit(f"repeated EndTxn arrived late ({KafkaError(code).name()})")
+    run.flows()
+    assert service.process.poll() is None
+
+
+STORIES = (
+    *(Story(f"connections cut, {side}", partial(cut, side=side), brokers="proxied") for side in ("source", "destination")),
+    *(Story(f"half-open, {side}", partial(half_open, side=side), brokers="proxied") for side in ("source", "destination")),
+    *(Story(f"300 ms delay, {side}", partial(delayed, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
+    *(Story(f"slow, {side}", partial(slow, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
+    *(Story(f"{action} EndTxn", partial(request, action=action, api="EndTxn"), brokers="proxied") for action in ("drop", "swallow_answer", "cut")),
+    Story("swallow_answer Produce", partial(request, action="swallow_answer", api="Produce"), brokers="proxied"),
+    Story("swallow_answer TxnOffsetCommit", partial(request, action="swallow_answer", api="TxnOffsetCommit"), brokers="proxied"),
+    Story("any request", any_request, brokers="proxied"),
+    Story("late EndTxn", late_commit, brokers="proxied"),
+    Story("late EndTxn that the client repeated", repeated_commit, brokers="proxied"),
+)

@@ -1,0 +1,39 @@
+"""A run's course over time, for a picture: how far source and destination were, twice a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from confluent_kafka import KafkaException
+
+from tests.kafka import Clusters
+
+EVERY_S = 0.5
+
+
+class Timeline(threading.Thread):
+    """Takes samples until `stop`; a moment at which a cluster does not answer has none."""
+
+    def __init__(self, clusters: Clusters, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.clusters = clusters
+        self.topic = topic
+        self.begun = time.monotonic()
+        self.samples: list[tuple[float, int, int]] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        """(seconds, offsets at the source, offsets at the destination)."""
+        while not self.over.wait(EVERY_S):
+            try:
+                ends = [cluster.written(self.topic) for cluster in (self.clusters.source, self.clusters.destination)]
+            except (KafkaException, AssertionError):
+                continue
+            self.samples.append((round(time.monotonic() - self.begun, 2), ends[0], ends[1]))
+
+    def stop(self) -> list[tuple[float, int, int]]:
+        """End; returns the samples."""
+        self.over.set()
+        self.join(30)
+        return self.samples
