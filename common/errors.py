@@ -20,7 +20,8 @@
         ├── DestinationTruncated   26   records that were committed are gone from the destination
         ├── RecordRefused          27   the destination can not take a record as it is
         ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
-        └── CopyDiffers            30   `reo verify` found a difference
+        ├── ServiceRuns            29   the group has members, where the service has to be stopped
+        └── CopyDiffers            30   `reo verify` or `reo recover` found a difference
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate`, and nowhere else.
@@ -143,6 +144,12 @@ class HangingTransaction(Stop):
     """Offsets or records of the destination stay undecided."""
 
     exit_code = 28
+
+
+class ServiceRuns(Stop):
+    """The service runs, and `reo recover --apply` needs it stopped."""
+
+    exit_code = 29
 
 
 class CopyDiffers(Stop):

@@ -51,7 +51,7 @@ def translate(error: KafkaError, doing: str) -> ReoError:
     if code in REPLACED:
         return Fenced(f"{text}. A newer instance has taken over; if none should run, look for one with the same application and instance name")
     if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
-        return HangingTransaction(f"{text}. Find the transaction with `kafka-transactions.sh find-hanging` and abort it, then start again")
+        return HangingTransaction(f"{text}. `reo recover` names the command that aborts the transaction, then finds the frontier from the data")
     if code in SILENT:
         return ClusterUnreachable(f"{text}. Check the address and that the brokers run and can be reached from here")
     return StageFailed(text)

@@ -82,7 +82,8 @@ def committed(consumer: Consumer, topic: str, partitions: Iterable[int], timeout
                 found[answer.partition] = Committed(answer.offset, frontiers.decode(answer.metadata))
             except ValueError as reason:
                 raise FrontierUnreadable(f"the committed offset of {topic}-{answer.partition} carries no frontier of reo ({reason}): another application "
-                                         "commits with this group; set application to a name of its own") from None
+                                         "commits with this group (then set application to a name of its own), or its offsets were reset (stop the service; "
+                                         "`reo recover` finds the frontier from the data)") from None
     return found
 
 

@@ -21,14 +21,15 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import cast
 
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction
 from common.frontier import Frontier, RuleState
+from common.group import Group
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, reader
+from common.origin import Origin
 from common.positions import Committed
 from common.settings import Settings
 from deduplicator.check import Surplus, held_against_data
@@ -67,6 +68,7 @@ class Starter:
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
         self.reader = reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
+        self.group = Group(settings, self.admin)
 
     def start(self, partitions: Iterable[int]) -> Start:
         """Frontiers for these partitions; a Stop when one is refused. Waits while the cluster is silent."""
@@ -90,18 +92,28 @@ class Starter:
 
     def _committed(self) -> dict[int, Committed]:
         """Every commit of the group on the intermediate topic; HangingTransaction when they stay undecided too long."""
-        deadline = time.monotonic() + self.undecided_s
+        undecided_since: float | None = None
         name = self.settings.intermediate_topic
         while True:
             self.alive()
             try:
                 intermediate = self._described(name)
-                return positions.committed(self.reader, name, range(intermediate.partitions if intermediate else 0))
-            except (ClusterUnreachable, HangingTransaction) as undecided:
-                if isinstance(undecided, HangingTransaction) and time.monotonic() > deadline:
-                    raise HangingTransaction(f"{undecided} (undecided for {self.undecided_s:.0f} s)") from None
-                log.warning("the frontier can not be read yet: %s", undecided)
-                time.sleep(0.2)
+                partitions = range(intermediate.partitions if intermediate else 0)
+                try:
+                    return positions.committed(self.reader, name, partitions)
+                except (ClusterUnreachable, HangingTransaction):
+                    self.group.commits(partitions)  # a consumer says of undecided offsets what it says of a silent cluster: no answer in time
+                    undecided_since = None
+                    raise
+            except HangingTransaction as hanging:
+                undecided_since = undecided_since or time.monotonic()
+                if time.monotonic() > undecided_since + self.undecided_s:
+                    raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
+                log.warning("the frontier can not be read yet: %s", hanging)
+            except ClusterUnreachable as silent:
+                undecided_since = None
+                log.warning("the frontier can not be read yet: %s", silent)
+            time.sleep(0.2)
 
     def _checked(self, name: str, frontiers: dict[int, Frontier]) -> tuple[dict[int, Output], dict[int, Surplus]]:
         """The frontiers held against the data. Nothing is called missing while something is undecided.
@@ -121,8 +133,8 @@ class Starter:
                 if decided:
                     raise
                 if time.monotonic() > deadline:
-                    raise HangingTransaction(f"a transaction on {name} stays open for more than {self.undecided_s:.0f} s, and with it: {missing}. Find it with "
-                                             "`kafka-transactions.sh find-hanging` and abort it, then start again") from None
+                    raise HangingTransaction(f"a transaction on {name} stays open for more than {self.undecided_s:.0f} s, and with it: {missing}. "
+                                             "`reo recover` names the command that aborts it; then start again") from None
                 log.info("waiting for a transaction on %s to be decided: %s", name, missing)
                 time.sleep(0.2)
 
@@ -140,23 +152,13 @@ class Starter:
             if ends[partition] > 0 and self.settings.text("deduplicator.without_frontier") == "refuse":
                 raise FrontierLost(
                     f"{destination.name}-{partition} has records (it ends at {ends[partition]}), but group {self.settings.application} has no frontier for it: "
-                    "its offsets expired or were deleted, or the topic was filled by something else. Copy to a new topic, or set "
-                    "deduplicator.without_frontier=append to copy from source.start behind what is there")
-            start = self._start_of(from_beginning=partition >= counted or partition in commits)
-            offset = positions.listed(source_admin, source.name, [partition], start)[partition]
-            if offset < 0:  # no record is as young as the timestamp asked for
-                offset = positions.ends(source_admin, source.name, [partition])[partition]
+                    "its offsets expired or were deleted, or the topic was filled by something else. `reo recover` finds the frontier from the "
+                    "data. Otherwise copy to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
+            offset = first_source_offset(self.settings, source_admin, partition, from_beginning=partition >= counted or partition in commits)
             frontier = Frontier(RuleState(offset - 1, 0, None), source.identity, counted, destination.topic_id, ends[partition] - 1, 0)
             log.info("%s-%d: first frontier, the copy begins at source offset %d", destination.name, partition, offset)
             result.assigned[partition] = Assigned(-1, frontier)
             result.outputs[partition] = Output(ends[partition] - 1, 0)
-
-    def _start_of(self, from_beginning: bool) -> OffsetSpec:
-        """`source.start`; a partition added later, or one whose copy was deleted, is never begun in the middle."""
-        start = self.settings.text("source.start")
-        if start == "earliest" or (from_beginning and start == "latest"):
-            return cast(OffsetSpec, OffsetSpec.earliest())
-        return cast(OffsetSpec, OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start)))
 
     def _anchor(self, intermediate: str, result: Start) -> None:
         """Give a position at the end of the intermediate topic, and a higher epoch, to every partition whose own is not there."""
@@ -166,10 +168,33 @@ class Starter:
         newest = positions.newest_origins(self.reader, intermediate, {partition: (beginnings[partition], ends[partition]) for partition in outside})
         for partition in outside:
             state = result.assigned[partition]
-            epoch = max(int(self.clock() * 1000), state.frontier.rule.epoch + 1, newest[partition]["e"] + 1 if partition in newest else 0)
+            epoch = raised_epoch(int(self.clock() * 1000), state.frontier.rule.epoch, newest.get(partition))
             if state.next_offset >= 0:
                 log.warning("%s-%d: offset %d is gone from the intermediate topic; going on at its end with epoch %d", intermediate, partition,
                             state.next_offset, epoch)
-            state.frontier = replace(state.frontier, rule=RuleState(state.frontier.rule.frontier, epoch, None))
+            state.frontier = anchored(state.frontier, epoch)
             state.next_offset = ends[partition]
             result.made.append(partition)
+
+
+def first_source_offset(settings: Settings, source_admin: AdminClient, partition: int, from_beginning: bool) -> int:
+    """Where `source.start` lets a partition begin; one added later, or one whose copy was deleted, is never begun in the middle."""
+    start = settings.text("source.start")
+    if start == "earliest" or (from_beginning and start == "latest"):
+        spec = OffsetSpec.earliest()
+    else:
+        spec = OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start))
+    offset = positions.listed(source_admin, settings.source_topic, [partition], spec)[partition]
+    if offset < 0:  # no record is as young as the timestamp asked for
+        offset = positions.ends(source_admin, settings.source_topic, [partition])[partition]
+    return offset
+
+
+def raised_epoch(clock_ms: int, committed: int, newest: Origin | None) -> int:
+    """Above the clock, the committed epoch and the intermediate topic's newest record: only a run begun after it is believed."""
+    return max(clock_ms, committed + 1, newest["e"] + 1 if newest else 0)
+
+
+def anchored(frontier: Frontier, epoch: int) -> Frontier:
+    """The same source offset in a raised epoch, with nothing linked: what belongs to a position at the end of the intermediate topic."""
+    return replace(frontier, rule=RuleState(frontier.rule.frontier, epoch, None))

@@ -19,6 +19,7 @@ EXAMPLES = """examples:
   reo run --stop-at-end          copy what is there, then end with exit code 0
   reo run deduplicator           stage two alone
   reo verify                     hold the destination against the source, record by record
+  reo recover                    the frontier is gone or was reset: find it from the data; --apply commits it
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
 """
 
@@ -32,7 +33,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("stage", nargs="?", choices=("replicator", "deduplicator"), help="only this stage")
     run.add_argument("--stop-at-end", action="store_const", const="true", help="copy what is there at the start, then end")
     verify = commands.add_parser("verify", help="hold the destination against the source, record by record")
-    for command in (run, verify):
+    recover = commands.add_parser("recover", help="find a lost frontier from the data; changes nothing without --apply")
+    recover.add_argument("--apply", action="store_true", help="commit what was found; the service has to be stopped")
+    recover.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    for command in (run, verify, recover):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", help="the source topic (source.topic)")
     demo = commands.add_parser("demo", help="the main job on this machine, with two real brokers")
@@ -55,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from reo import verify
 
         return verify.command(loaded)
+    if given.command == "recover":
+        from reo import recover
+
+        return recover.command(loaded, given.apply, given.json)
     from reo.supervisor import Supervisor
 
     stages = (given.stage,) if given.stage else ("deduplicator", "replicator")

@@ -46,12 +46,12 @@ def compare(source: Generator[Consumed], destination: Generator[Consumed], parti
     for wanted, there in zip_longest(source, destination):
         if there is None:
             missing = 1 + sum(1 for _ in source)
-            result.difference = f"{missing} records are missing, from source offset {wanted.offset()} on: {_shown(wanted)}"
+            result.difference = f"{missing} records are missing, from source offset {wanted.offset()} on: {shown(wanted)}"
         elif wanted is None:
             surplus = 1 + sum(1 for _ in destination)
-            result.difference = f"{surplus} records too many, from destination offset {there.offset()} on: {_shown(there)}"
+            result.difference = f"{surplus} records too many, from destination offset {there.offset()} on: {shown(there)}"
         elif fields_of(wanted) != fields_of(there):
-            result.difference = _different(wanted, there)
+            result.difference = different(wanted, there)
         if result.difference:
             return result
         result.equal += 1
@@ -61,13 +61,15 @@ def compare(source: Generator[Consumed], destination: Generator[Consumed], parti
     return result
 
 
-def _different(wanted: Consumed, there: Consumed) -> str:
+def different(wanted: Consumed, there: Consumed) -> str:
+    """The first difference in words: which fields, where, and both records."""
     names = [name for name, left, right in zip(FIELDS, fields_of(wanted), fields_of(there), strict=True) if left != right]
     return (f"{', '.join(names)} differ between source offset {wanted.offset()} and destination offset {there.offset()}:\n"
-            f"    source      {_shown(wanted)}\n    destination {_shown(there)}")
+            f"    source      {shown(wanted)}\n    destination {shown(there)}")
 
 
-def _shown(message: Consumed) -> str:
+def shown(message: Consumed) -> str:
+    """A record in one line, shortened."""
     key, value, headers, timestamp = fields_of(message)
     return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={headers!r:.{SHOWN_BYTES}} timestamp={timestamp}"
 

@@ -1,0 +1,107 @@
+"""The consumer group seen from outside: its commits as they are, its members, and a commit on its behalf.
+
+The stages read frontiers with a consumer (`positions.committed`), which waits for offsets of an open transaction without saying so: it
+ends with a plain time-out. The admin client answers at once that offsets are undecided, gives back commits that are not ours, and
+its own commit carries metadata. That commit is an OffsetCommit without a member, which a broker takes for a group without members only, in both
+protocols: so the broker itself refuses it while stage two runs. (All measured; an offset in a transaction without a member is not refused.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from common import positions
+from common.errors import HangingTransaction, ReoError, ServiceRuns
+from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
+from common.settings import Settings
+
+OFFSETS_TOPIC = "__consumer_offsets"
+Result = TypeVar("Result")
+
+
+class Commit(NamedTuple):
+    """A committed offset and its metadata string, whoever wrote it."""
+
+    intermediate_offset: int
+    metadata: str | None
+
+
+class Group:
+    """The group of one copy, on its intermediate topic."""
+
+    def __init__(self, settings: Settings, client: AdminClient) -> None:
+        self.settings = settings
+        self.client = client
+        self.name = settings.application
+        self.topic = settings.intermediate_topic
+
+    def commits(self, partitions: Iterable[int]) -> dict[int, Commit]:
+        """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided."""
+        asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(self.topic, partition) for partition in partitions])
+        answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
+            [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
+        for answer in answers:
+            if answer.error is not None:
+                raise HangingTransaction(
+                    f"the offsets of group {self.name} on {self.topic}-{answer.partition} are undecided ({answer.error.name()}): "
+                    f"a transaction that sent them is neither committed nor aborted. {self.to_abort(OFFSETS_TOPIC, self._offsets_partition)}")
+        return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+
+    def check_stopped(self) -> None:
+        """ServiceRuns while the group has members."""
+        found = self._asked("describing", lambda: self._describe().result())
+        if found.members:
+            raise self._runs(", ".join(sorted({f"{member.client_id} on {member.host}" for member in found.members})))
+
+    def commit(self, commits: Mapping[int, Commit]) -> None:
+        """Commit for a group without members, all partitions in one request; ServiceRuns when it has some by now."""
+        places = [TopicPartition(self.topic, partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in commits.items()]
+        answers = self._asked("committing", lambda: self.client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.name, places)], request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions)
+        for answer in answers:
+            if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                raise self._runs("joined just now")
+            if answer.error is not None:
+                self._asked(f"committing {self.topic}-{answer.partition}", lambda error=answer.error: _raised(error))  # type: ignore[misc]
+
+    def to_abort(self, topic: str, partition: int) -> str:
+        """What to run against a transaction that holds this partition up; where it begins there is the partition's last stable offset."""
+        tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination.bootstrap_servers}"
+        place = f"--topic {topic} --partition {partition}"
+        try:
+            begin: int | str = positions.ends(self.client, topic, [partition], committed_only=True)[partition]
+        except ReoError:
+            begin = "<its CurrentTransactionStartOffset there>"
+        timeout_ms = self.settings.number("deduplicator.transaction_timeout_ms")
+        return (f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for those of this copy, and up to 10 s more). "
+                f"One that is still there after that hangs: look at its producer with `{tool} describe-producers {place}`, "
+                f"end it with `{tool} abort {place} --start-offset {begin}`, then run `reo recover`: it finds the frontier from the data")
+
+    @property
+    def _offsets_partition(self) -> int:
+        """Which partition of __consumer_offsets holds the group: as brokers choose it, by Java's String.hashCode."""
+        found = self._asked("describing the offsets topic", lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S))
+        units = self.name.encode("utf-16-be")
+        code = 0
+        for position in range(0, len(units), 2):
+            code = (31 * code + int.from_bytes(units[position:position + 2])) & 0xFFFFFFFF
+        return (code & 0x7FFFFFFF) % max(1, len(found.topics[OFFSETS_TOPIC].partitions))
+
+    def _describe(self) -> Any:
+        return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name]
+
+    def _runs(self, who: str) -> ServiceRuns:
+        session_s = self.settings.number("deduplicator.session_timeout_ms") / 1000
+        return ServiceRuns(f"group {self.name} has members ({who}): stop the service first. A worker that has stopped counts for up to {session_s:.0f} s more "
+                           "(deduplicator.session_timeout_ms)")
+
+    def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
+        return patiently(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
+
+
+def _raised(error: KafkaError) -> None:
+    raise KafkaException(error)

@@ -1,0 +1,165 @@
+"""`reo recover`: the frontier found from the data, when the group's commit is gone, was reset, or is pending for ever.
+
+Without `--apply` it only reads. Per partition it says what the group has, how far the copy is by the data (`reo.alignment`), and what would be
+committed. With `--apply` it commits that, for all partitions in one request or, when one partition is refused, for none:
+
+1. the group has no members (`ServiceRuns`), none of its offsets is undecided (`HangingTransaction`);
+2. the destination is decided to its end, and its end is the same before and after it was read: nobody writes to it;
+3. the frontiers are committed as the first ones are: no link, position at the end of the intermediate topic, a raised epoch;
+4. they are read again.
+
+The commit is the admin client's, and not a transaction: it carries metadata, is one request, and the broker refuses it while the group has members.
+Stage one alone is no member. A run that it plans before it sees the new frontier must not be believed, so the epoch is not only
+above the clock, but EPOCH_AHEAD_MS above it. A frontier that the data confirms is left as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+
+from common import frontier as frontiers
+from common import positions, topics
+from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
+from common.frontier import Frontier, RuleState
+from common.group import Commit, Group
+from common.kafka_clients import admin, once_reachable, reader
+from common.settings import Settings
+from deduplicator.start import anchored, first_source_offset, raised_epoch
+from reo import alignment, recovered
+from reo.alignment import Sides
+from reo.recovered import Partition
+
+EPOCH_AHEAD_MS = 3_600_000
+
+
+class Recovery:
+    """One copy, looked at; `partitions` is filled by `look`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.partitions: list[Partition] = []
+        self.applied = False
+        timeout_s = self.settings.number("connect_timeout_s")
+        self.source_admin, self.destination_admin = (admin(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
+        self.source_reader, self.destination_reader = (reader(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
+        self.group = Group(self.settings, self.destination_admin)
+        self.source = topics.source(self.settings, self.source_admin, timeout_s)
+        name = self.settings.destination_topic
+        found = once_reachable(self.settings.destination, timeout_s, lambda: topics.describe(self.destination_admin, name))
+        if found is None:
+            raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied, nothing is to be recovered. Start the service")
+        self.destination = found
+        self.common = range(min(self.source.partitions, found.partitions))
+
+    def look(self) -> None:
+        """Fill `partitions`; changes nothing."""
+        commits = self.group.commits(self.common)
+        begins, ends = self._destination_range()
+        source_begins = positions.beginnings(self.source_admin, self.source.name, self.common)
+        compacted = (topics.compacted(self.source_admin, self.settings.source, self.source.name)
+                     or topics.compacted(self.destination_admin, self.settings.destination, self.destination.name))
+        self.partitions = [_read(partition, commits.get(partition)) for partition in self.common]
+        counted = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common))
+        for row in self.partitions:
+            try:
+                row.found = alignment.how_far(self._sides(row.partition, source_begins[row.partition] == 0, begins[row.partition] == 0, counted))
+                row.source_offset = row.found.source_offset if row.found else self._nothing_copied(row, ends[row.partition], counted)
+                if not self._confirmed(row, ends[row.partition]):
+                    known = row.found.destination_offset if row.found else ends[row.partition] - 1
+                    row.write = Frontier(RuleState(row.source_offset, 0, None), self.source.identity, counted, self.destination.topic_id, known, 0)
+            except (CopyDiffers, FrontierLost) as refused:
+                why = " (a topic with cleanup.policy=compact lost records from its middle: its data can not tell)" if compacted else ""
+                row.refused = type(refused)(f"{refused}{why}")
+        if self._destination_range()[1] != ends:
+            raise ServiceRuns(f"{self.destination.name} grew while it was read: somebody writes to it. Stop the service, or whoever it is, "
+                              "and run `reo recover` again")
+
+    def apply(self) -> None:
+        """Commit what `look` found."""
+        rows = {row.partition: row for row in self.partitions if row.write}
+        topics.prepare(self.settings)
+        name = self.settings.intermediate_topic
+        begins, ends = (ask(self.destination_admin, name, rows) for ask in (positions.beginnings, positions.ends))
+        newest = positions.newest_origins(self.destination_reader, name, {partition: (begins[partition], ends[partition]) for partition in rows})
+        committed = max((row.frontier.rule.epoch for row in self.partitions if row.frontier), default=0)
+        epoch = max(raised_epoch(int(time.time() * 1000) + EPOCH_AHEAD_MS, committed, newest.get(partition)) for partition in rows)
+        for row in rows.values():
+            assert row.write is not None
+            row.write = anchored(row.write, epoch)
+        wanted = {partition: Commit(ends[partition], row.write.encode()) for partition, row in rows.items() if row.write}
+        self.group.commit(wanted)
+        if {partition: commit for partition, commit in self.group.commits(self.common).items() if partition in wanted} != wanted:
+            raise StageFailed(f"group {self.group.name} does not have what was committed: somebody else commits with it. Run `reo recover` again")
+        self.applied = True
+
+    def _destination_range(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """Beginnings and ends; HangingTransaction while a transaction there is undecided: what it wrote could still become visible."""
+        name = self.destination.name
+        begins, ends = (ask(self.destination_admin, name, self.common) for ask in (positions.beginnings, positions.ends))
+        stable = positions.ends(self.destination_admin, name, self.common, committed_only=True)
+        for partition in self.common:
+            if stable[partition] < ends[partition]:
+                raise HangingTransaction(f"a transaction on {name}-{partition} is undecided from offset {stable[partition]} on. "
+                                         f"{self.group.to_abort(name, partition)}")
+        return begins, ends
+
+    def _sides(self, partition: int, source_whole: bool, destination_whole: bool, counted: int) -> Sides:
+        start = {partition: positions.FROM_BEGINNING}
+        begin = self.settings.text("source.start")
+        return Sides(
+            f"{self.destination.name}-{partition}",
+            lambda: positions.visible(self.source_reader, self.source.name, start),
+            lambda: positions.visible(self.destination_reader, self.destination.name, start),
+            source_whole, destination_whole, begin == "earliest" or (begin == "latest" and partition >= counted),
+            1 if self.settings.text("destination.zero_timestamp") == "one" else 0)
+
+    def _nothing_copied(self, row: Partition, end: int, counted: int) -> int:
+        """The frontier of a partition without a copied record: what the group says, or where the copy begins."""
+        if row.frontier and self._speaks_of_this_copy(row.frontier) and row.frontier.sent == 0 and row.frontier.destination_known < end:
+            return row.frontier.rule.frontier
+        from_beginning = row.partition >= counted
+        if self.settings.text("source.start") == "latest" and not from_beginning:
+            raise FrontierLost(f"{self.destination.name}-{row.partition} is empty, and source.start=latest does not tell where the copy began: "
+                               "a record that came since would be lost. Run `reo recover` with source.start set to a timestamp at which the copy had not "
+                               "begun yet, or to earliest")
+        return first_source_offset(self.settings, self.source_admin, row.partition, from_beginning) - 1
+
+    def _speaks_of_this_copy(self, frontier: Frontier) -> bool:
+        return (frontier.source_identity, frontier.destination_topic_id) == (self.source.identity, self.destination.topic_id)
+
+    def _confirmed(self, row: Partition, end: int) -> bool:
+        """Whether the group's frontier is what the data says."""
+        frontier = row.frontier
+        return (frontier is not None and self._speaks_of_this_copy(frontier) and frontier.rule.frontier == row.source_offset
+                and frontier.destination_known < end)
+
+
+def _read(partition: int, commit: Commit | None) -> Partition:
+    row = Partition(partition, commit)
+    if commit is not None:
+        try:
+            row.frontier = frontiers.decode(commit.metadata)
+        except ValueError as reason:
+            row.unreadable = str(reason)
+    return row
+
+
+def command(settings: Settings, apply: bool, as_json: bool) -> int:
+    """The sub-command: exit code 0 when nothing was refused."""
+    try:
+        recovery = Recovery(settings)
+        if apply:
+            recovery.group.check_stopped()
+        recovery.look()
+        refused = [row.refused for row in recovery.partitions if row.refused]
+        if apply and not refused and any(row.write for row in recovery.partitions):
+            recovery.apply()
+    except ReoError as error:
+        print(f"reo recover: {error}", file=sys.stderr)
+        return error.exit_code
+    print((recovered.as_json if as_json else recovered.as_text)(settings, recovery.partitions, recovery.applied))
+    for refusal in refused:
+        print(f"reo recover: {refusal}", file=sys.stderr)
+    return refused[0].exit_code if refused else 0
