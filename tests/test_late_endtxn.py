@@ -25,7 +25,7 @@ from faults.rule import Rule
 from tests.kafka import ROOT, Cluster, until
 
 ANSWER_S = 20
-SILENT_S = 2
+SILENT_S = 5
 NUMBERS = 4
 REFUSED = {KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
@@ -162,9 +162,11 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
     pair = in_turn(story)
     rule = story.hold("b")
     client = pair.begin()
+    assert story.write(client, 0, NUMBERS) == []
+    pair.current.send_offsets(*story.offsets(NUMBERS))
     pair.current.timeout_s = SILENT_S
     with pytest.raises(TransactionFailed):
-        round_of(story, pair, client, 0, NUMBERS)
+        pair.current.commit()
     thrown_away = pair.current
     assert thrown_away.state == "new"
     thrown_away.timeout_s = ANSWER_S

@@ -121,7 +121,7 @@ def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cl
     other.begin_transaction()
     other.produce(topic, b"passes", partition=0)
     other.commit_transaction(HIT_S)
-    assert cluster.ends(topic)[0] >= 3, "both records and one marker are written"
+    until(lambda: cluster.ends(topic)[0] >= 3, "both records and one marker are written")
     assert cluster.ends(topic, stable=True) == {0: 0}
     assert not rule.answered.is_set()
     rule.release()
