@@ -75,6 +75,30 @@ def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tu
             time.sleep(0.05)
 
 
+class Lost:
+    """A client's log that counts what it lost: connections, and requests that had no answer in time.
+
+    librdkafka sends such requests again by itself and says so nowhere but in its log, at INFO. The line is there before the request is sent again, so
+    it is there to be counted when the call that was repaired has returned.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.count = 0
+        self._log = logging.getLogger(name)
+
+    def by(self, client: Producer) -> int:
+        """How many up to now; what the client's log still has is read first."""
+        client.poll(0)
+        return self.count
+
+    def log(self, level: int, form: str, facility: str, *more: object) -> None:
+        """Called by confluent-kafka."""
+        if facility in ("FAIL", "REQTMOUT"):
+            self.count += 1
+        if level >= logging.ERROR:  # as in all clients: lost connections are normal
+            self._log.log(level, form, facility, *more)
+
+
 def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -135,7 +159,7 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     })
 
 
-def transactional_producer(settings: Settings, worker: int, letter: str, batch_bytes_max: int) -> Producer:
+def transactional_producer(settings: Settings, worker: int, letter: str, batch_bytes_max: int, lost: Lost) -> Producer:
     """One of the two producers that a worker uses in turn (`deduplicator.transaction`).
 
     `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a record; librdkafka does not
@@ -143,6 +167,8 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
     """
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
     return Producer(_base(settings.destination, settings, f"deduplicator-{worker}-{letter}") | {
+        "logger": lost,
+        "log_level": 6,  # for `Lost`
         "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
         "transaction.timeout.ms": timeout_ms,
         "enable.idempotence": True,

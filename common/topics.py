@@ -143,7 +143,11 @@ def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted:
 
 
 def _check_existing(client: AdminClient, settings: Settings, source_limit: int) -> None:
-    """TopicsUnfit for a destination that would replace timestamps; a warning for one that takes smaller records."""
+    """TopicsUnfit for topics that can not hold an exact copy; a warning for a destination that takes smaller records."""
+    wrapped_limit = bytes_max(client, settings.destination, settings.intermediate_topic)
+    if wrapped_limit < source_limit:  # a producer would split refused batches without end, and copy nothing
+        raise TopicsUnfit(f"the intermediate topic {settings.intermediate_topic} takes batches of up to {wrapped_limit} bytes, the source topic has up to "
+                          f"{source_limit}: set its max.message.bytes to at least {source_limit + WRAPPED_EXTRA_BYTES}")
     entries = _all_config(client, settings.destination, settings.destination_topic)
     if str(entries["message.timestamp.type"].value) != "CreateTime":
         raise TopicsUnfit(f"the destination topic {settings.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "

@@ -13,6 +13,9 @@ After a failure there are two cases only:
   late EndTxn of the old one is refused. librdkafka speaks transactions v1, in which it could otherwise end the *next*
   transaction (KIP-890).
 
+A connection that is lost on the way is repaired inside librdkafka, which sends its request again; the call succeeds, and the first copy may
+still arrive. So a producer that lost anything during its transaction is thrown away too, after its certain commit or abort.
+
 Either way the caller reads the committed frontier again and goes on from there: `TransactionFailed`.
 """
 
@@ -60,10 +63,13 @@ class TransactionFailed(Exception):
 class TransactionalProducer:
     """One producer and its place in the lifecycle."""
 
-    def __init__(self, make: Callable[[], Producer], timeout_s: float, alive: Callable[[], None]) -> None:
+    def __init__(self, make: Callable[[], Producer], timeout_s: float, alive: Callable[[], None], lost: Callable[[Producer], int] = lambda _: 0) -> None:
         self.make = make
         self.timeout_s = timeout_s
         self.alive = alive
+        self.lost = lost
+        """How many connections and answers its clients have lost."""
+        self.lost_before = 0
         self.state: State = "new"
         self.client: Producer | None = None
 
@@ -84,6 +90,8 @@ class TransactionalProducer:
     def begin(self) -> Producer:
         """Open a transaction and return the client to produce with."""
         self.initialise()
+        assert self.client is not None
+        self.lost_before = self.lost(self.client)
         return self._call("begun", "beginning a transaction", lambda client: client.begin_transaction())
 
     def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
@@ -95,6 +103,7 @@ class TransactionalProducer:
         """Commit; returns only when the coordinator has answered that it is done."""
         self._call("committed", "committing the transaction", lambda client: client.commit_transaction(self.timeout_s))
         TRANSACTIONS.labels("committed").inc()
+        self._only_if_whole()
 
     def _call(self, event: Event, doing: str, call: Callable[[Producer], None]) -> Producer:
         client = self.client
@@ -133,7 +142,15 @@ class TransactionalProducer:
             return False
         self.state = after(self.state, "aborted")
         TRANSACTIONS.labels("aborted").inc()
+        self._only_if_whole()
         return True
+
+    def _only_if_whole(self) -> None:
+        """Use the producer again only if nothing of its transaction can still be on the way."""
+        assert self.client is not None
+        if self.lost(self.client) != self.lost_before:
+            log.warning("the transaction is decided, but a connection was lost meanwhile: the producer is replaced")
+            self.discard()
 
     def discard(self) -> None:
         """Forget the client; the next `begin` makes a new one, which fences this one."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from common import points, topics
-from common.kafka_clients import admin, stage_two_consumer, transactional_producer
+from common.kafka_clients import Lost, admin, stage_two_consumer, transactional_producer
 from common.metrics import Pulse
 from common.settings import Settings
 from deduplicator.destination import KafkaDestination
@@ -29,9 +30,12 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
     destination_admin = admin(settings.destination, settings)
     batch_bytes_max = topics.bytes_max(destination_admin, settings.destination, settings.destination_topic)
     timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
-    producers = InTurn(*(
-        TransactionalProducer(lambda letter=letter: transactional_producer(settings, worker, letter, batch_bytes_max), timeout_s, pulse.beat)  # type: ignore[misc]
-        for letter in "ab"))
+
+    def producer(letter: str) -> TransactionalProducer:
+        lost = Lost(f"librdkafka.deduplicator-{worker}-{letter}")
+        make = partial(transactional_producer, settings, worker, letter, batch_bytes_max, lost)
+        return TransactionalProducer(make, timeout_s, pulse.beat, lost.by)
+    producers = InTurn(producer("a"), producer("b"))
     producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
     loop = Loop(settings, Starter(settings, pulse.beat), KafkaDestination(settings.destination_topic, producers), pulse)

@@ -96,6 +96,13 @@ def test_a_destination_that_replaces_timestamps_is_refused(clusters: Clusters, t
     stopped(start(topic), 13, "TopicsUnfit", topic, "LogAppendTime")
 
 
+def test_an_intermediate_topic_that_takes_less_than_the_source_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
+    """A batch that the source holds has to fit, origin headers included: a producer would split what is refused without end."""
+    clusters.source.create(topic, 1)
+    clusters.destination.create(f"{topic}-proxy", 1, max_message_bytes="100000")
+    stopped(start(topic), 13, "TopicsUnfit", f"{topic}-proxy", "100000", "1052684")
+
+
 def test_a_cycle_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """The same topic of the same cluster, although the address is written in another way, is not copied into itself."""
     clusters.source.create(topic, 1)

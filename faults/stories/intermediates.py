@@ -25,7 +25,8 @@ from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from tests.judge import Record
 from tests.kafka import plain, until
 
-SMALL_BYTES, LARGE_BYTES = 20_000, 60_000
+SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
+"""Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""
 LOOKS_EVERY_S = 10
 """How often a coordinator looks for expired transactions."""
 
