@@ -1,7 +1,8 @@
 """`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Every run is a line, as it ends; exit code 1 when one came out wrong.
 
 Without SEED one is drawn, and printed. Run number n tells a story that the seed chooses, after every story was told once; the same
-SEED, RUNS and ONLY tell the same stories with the same moments. `--replay` tells one story with one run's seed.
+SEED, RUNS and ONLY tell the same stories with the same moments. `--replay` tells one story with one run's seed; `--part` lets several
+processes share a campaign.
 """
 
 from __future__ import annotations
@@ -61,13 +62,16 @@ def main() -> int:
     arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments.add_argument("--runs", type=int, default=0, help="default: each story once")
     arguments.add_argument("--only", default="", help="part of the names of the stories")
+    arguments.add_argument("--part", default="1/1", help="tell only these runs of the campaign: 2/3 is every third from the second on")
     arguments.add_argument("--replay", action="store_true", help="the seed is a run's own")
     arguments.add_argument("--out", type=Path, help="a file that gets a JSON line for each run")
     arguments.add_argument("--keep", action="store_true", help="keep the folder: logs of what failed")
     given = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="reo-faults-"))
     runs = [(story, given.seed) for story, _ in chosen(given.seed, 0, given.only)] if given.replay else list(chosen(given.seed, given.runs, given.only))
-    print(f"seed {given.seed}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
+    part, parts = map(int, given.part.split("/"))
+    runs = runs[part - 1::parts]
+    print(f"seed {given.seed}, part {given.part}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
     bad = 0
     with ExitStack() as stack:
         if not given.keep:
