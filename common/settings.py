@@ -26,6 +26,8 @@ FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\
 NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
 """Variables with our prefix that are not settings of a copy: where the file is, where the image keeps Spark's connector, where a test
 wants a process to die."""
+MASTER = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
+"""The one form of `spark.master` that is tested; several addresses are one cluster with standby masters."""
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka allows: org.apache.kafka.common.internals.Topic."""
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -170,5 +172,8 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield f"intermediate.topic and destination.topic are both {settings.destination_topic!r}"
     if settings.intermediate_topic == settings.source_topic and settings.source.bootstrap_servers == settings.destination.bootstrap_servers:
         yield f"intermediate.topic and source.topic are both {settings.source_topic!r}"
+    master = settings.text("replicator.master")
+    if master and not MASTER.fullmatch(master):
+        yield f"replicator.master: spark://host:port is expected, not {master!r}"
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

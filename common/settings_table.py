@@ -62,6 +62,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("producer.acks", "text", "all", "Only `all` is accepted: with less, an acknowledged record can be lost.",
             ("KAFKA_CONFIG_PRODUCER_ACKS",), choices=("all", "-1")),
     Setting("replicator.memory_mb", "integer", 640, "Heap of stage one's JVM.", least=256, most=1_048_576),
+    Setting("replicator.master", "text", "", "Where stage one's tasks run: `spark://host:port` of a standalone cluster with a core for each partition of the "
+            "source. Default: `local[n]`, in its own JVM."),
     Setting("replicator.batch_s", "integer", 300, "Length of a Real-Time-Mode batch. Each boundary stalls the flow for 0.3-0.5 s.", least=5, most=86_400),
     Setting("replicator.drain_s", "integer", 10, "How long a new run waits for stage two to catch up before it begins.", most=3600),
     Setting("deduplicator.workers", "integer", 1, "Processes of stage two in this instance; they share the partitions. kafka-reo: 3.",

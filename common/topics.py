@@ -13,8 +13,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from common.errors import Cycle, SourceRecreated, TopicMissing, TopicsUnfit
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, translate
+from common.errors import ClusterUnreachable, Cycle, SourceRecreated, TopicMissing, TopicsUnfit
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
 from common.settings import Cluster, Settings
 
@@ -111,11 +111,13 @@ def _config_of(client: AdminClient, cluster: Cluster, name: str) -> dict[str, st
 
 
 def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:
+    """Asked again while a broker does not know a topic that was made or described just now."""
     resource = ConfigResource(ResourceType.TOPIC, name)
-    try:
+
+    def ask() -> dict[str, Any]:
         return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()  # type: ignore[no-any-return]
-    except KafkaException as failed:
-        raise translate(failed.args[0], f"reading the configuration of topic {name} of the {cluster.name} cluster") from None
+    doing = f"reading the configuration of topic {name} of the {cluster.name} cluster"
+    return patiently(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))
 
 
 def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:

@@ -41,7 +41,8 @@ ENVIRONMENTS = (
     b"REO_SETTINGS_FILE=/nowhere/reo.toml\0REO_PORT=tcp://10.0.0.1:7081\0KAFKA_CLUSTERS_SERVICE_HOST=10.0.0.1",
     b"\0".join(f"{setting.environment[0]}={setting.default}".encode() for setting in SETTINGS if setting.default not in (None, "")),
 )
-TREE: Mapping[str, object] = {"application": "2024", "source": {"start": 1_700_000_000_000}, "log": {"level": "DEBUG"}, "stop_at_end": True}
+TREE: Mapping[str, object] = {
+    "application": "2024", "source": {"start": 1_700_000_000_000}, "log": {"level": "DEBUG"}, "replicator": {"master": "spark://a:7077"}, "stop_at_end": True}
 FILES = (
     b'application = "2024"\nconnect_timeout_s = 5\nstop_at_end = true\n[source]\nstart = "latest"\n[log]\nlevel = "DEBUG"\n',
     b'application: "2024"\nstop_at_end: yes\nsource: {start: 1700000000000}\nlog:\n  level: DEBUG\n',

@@ -1,7 +1,13 @@
-"""The JVM: a Spark session in local mode with a slot per partition, without the services that a copy does not need.
+"""The JVM: a Spark session with a slot per partition, without the services that a copy does not need.
+
+By default it is in local mode, and all work is done in it. With `replicator.master` it is the driver of a standalone cluster, whose executors
+do the work. Either way a failed task fails its query at once and a new run begins at the frontier (`spark.task.maxFailures`, 1 in local
+mode): Spark's own retry writes again all that its batch has written, which is minutes. The tasks of an executor that is lost Spark does
+begin again by itself, in the same batch with the same numbers: what they repeat are duplicates to the rule.
 
 Nothing in it is worth saving, so it is not stopped but killed: what was half written is written again by the next run and
-dropped by the rule. A killed Python process takes it along too: it ends when its standard input is closed.
+dropped by the rule. A killed Python process takes it along too: it ends when its standard input is closed. Executors end when they lose
+their driver; what a frozen one still writes later is stale.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -52,6 +59,33 @@ def slots_for(partitions: int) -> int:
     return max(8, 2 * partitions)
 
 
+LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""On a cluster, executors have to reach the driver: Spark takes the host's name, or SPARK_LOCAL_IP."""
+
+
+def is_cluster(settings: Settings) -> bool:
+    """Whether the tasks run elsewhere."""
+    return bool(settings.text("replicator.master"))
+
+
+def on_cluster(partitions: int, heap_mb: int) -> dict[str, str]:
+    """What executors are given. They take the connector's jars from the driver and need no Python."""
+    return {
+        "spark.cores.max": str(slots_for(partitions)),  # without it an application takes the whole cluster
+        "spark.executor.memory": f"{heap_mb}m",
+        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC -XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -Djava.net.preferIPv4Stack=true",
+        "spark.task.maxFailures": "1",
+    }
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks can run at once now: the cores of the living executors, or of the JVM in local mode."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
+        raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
+
+
 def jars() -> list[Path]:
     """The connector's jars: REO_JARS, or `jars/spark` beside the packages, where `make` and the image put them."""
     folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).parent.parent / "jars" / "spark")
@@ -73,8 +107,6 @@ def start(settings: Settings, partitions: int) -> SparkSession:
         "spark.jars": ",".join(map(str, jars())),
         "spark.driver.memory": f"{heap_mb}m",
         "spark.driver.extraJavaOptions": java_options,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
@@ -85,14 +117,14 @@ def start(settings: Settings, partitions: int) -> SparkSession:
         "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
         "spark.sql.streaming.stopTimeout": "5s",
     }
-    builder = SparkSession.builder.master(f"local[{slots_for(partitions)}]")
-    for key, value in configuration.items():
+    where = on_cluster(partitions, heap_mb) if is_cluster(settings) else LOCAL
+    builder = SparkSession.builder.master(settings.text("replicator.master") or f"local[{slots_for(partitions)}]")
+    for key, value in {**configuration, **where}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except PySparkRuntimeError as failed:
-        raise StageFailed(f"the JVM of stage one did not start: {failed}") from None
-
+    except (PySparkRuntimeError, Py4JError) as failed:
+        raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
 
 
 def starting(settings: Settings, partitions: int) -> Future[SparkSession]:

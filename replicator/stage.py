@@ -34,8 +34,10 @@ BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, spark: Future[SparkSession]) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping, spark: Future[SparkSession], partitions: int) -> None:
         self.settings = settings
+        self.partitions = partitions
+        """Of the source, when the JVM was started."""
         self.stopping = stopping
         self.spark = spark
         self.pulse = Pulse("replicator")
@@ -64,7 +66,7 @@ class Stage:
         if spark is None:
             self._to("stopped")
             return
-        slots = spark.sparkContext.defaultParallelism
+        slots = session.slots_for(self.partitions)
         if slots < len(plan.starts):
             raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
         log.info("run with epoch %d begins at %s", plan.epoch, plan.starts)
@@ -138,11 +140,16 @@ class Stage:
                    for partition, target in self.targets.items())
 
     def _session(self) -> SparkSession | None:
-        """The JVM, once it is up; None when told to stop before."""
+        """The JVM, once it is up and has a slot for each partition; None when told to stop before. On a cluster, slots come and go with executors."""
+        said = time.monotonic()
         while not self.stopping():
             self.pulse.beat()
-            if self.spark.done():
+            slots = session.slots(self.spark.result()) if self.spark.done() else 0
+            if slots >= self.partitions:
                 return self.spark.result()
+            if self.spark.done() and time.monotonic() > said + 10:
+                said = time.monotonic()
+                log.warning("waiting for the cluster's executors: %d slots, %d are needed, one for each partition", slots, self.partitions)
             time.sleep(0.05)
         return None
 
@@ -162,6 +169,6 @@ def work(settings: Settings, stopping: Stopping) -> None:
     points.at("one: started")
     source = topics.prepare(settings)
     try:
-        Stage(settings, stopping, session.starting(settings, source.partitions)).work()
+        Stage(settings, stopping, session.starting(settings, source.partitions), source.partitions).work()
     finally:
         kill_children()

@@ -1,0 +1,114 @@
+"""Stage one on a standalone cluster of Spark: the same exact copy, also when executors die or stand still.
+
+The driver is the service's own JVM; the tasks run in executors of two workers. Each fault is one of an executor that was at work: it had
+tasks of the copy, and the copy went on in its absence or had to wait for it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from faults.load import Load
+from tests.conftest import Start
+from tests.kafka import COPY_S, Clusters, Service, spread, until
+from tests.spark_cluster import HERE, SparkCluster, freeze, jar_names, state_of, thaw
+
+PARTITIONS = 4
+RECORDS_PER_S = 500
+FROZEN_S = 8.0
+HEAL_S = 100
+ON_CLUSTER = {"replicator_memory_mb": "512", "replicator_drain_s": "3"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A master and two workers; the last test takes one away."""
+    with SparkCluster(tmp_path_factory.mktemp("spark") / "cluster") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def driver_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors find the driver by this machine's loopback address, whatever its name resolves to."""
+    for name, value in HERE.items():
+        monkeypatch.setenv(name, value)
+
+
+def runs_begun(service: Service) -> int:
+    """How many runs stage one has begun."""
+    return len(re.findall(r"begins at \{", service.log))
+
+
+def working(cluster: SparkCluster) -> dict[int, int]:
+    """The executor of each living worker, by the worker's number, when each has one."""
+    found = {worker.pid: cluster.executors(worker) for worker in cluster.alive}
+    return {worker: executors[0] for worker, executors in found.items()} if all(len(executors) == 1 for executors in found.values()) else {}
+
+
+def test_executors_copy_exactly(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
+    """In Real-Time Mode, on two workers: records from before and after the start, by executors that were given the connector's jars."""
+    clusters.source.create(topic, PARTITIONS)
+    clusters.source.write(topic, spread(range(4000), PARTITIONS))
+    service = start(topic, replicator_master=cluster.url, **ON_CLUSTER)
+    clusters.copied(topic, 4000)
+    executors = working(cluster)
+    assert len(executors) == 2, "both workers have an executor"
+    clusters.source.write(topic, spread(range(4000, 6000), PARTITIONS))
+    clusters.copied(topic, 6000)  # in the same batch: no boundary is due for minutes
+    shares = [cluster.partitions_read(number, topic) for number in range(2)]
+    assert all(shares), "each worker has read some, in Real-Time Mode"
+    assert set.union(*shares) == set(range(PARTITIONS)), "and both together all"
+    assert {"spark-sql-kafka", "kafka-clients"} <= jar_names(cluster.folder), "the driver has shipped the connector"
+    service.stop()
+    until(lambda: not any(cluster.executors(worker) for worker in cluster.alive), "executors end with their driver")
+
+
+def test_a_dead_and_a_frozen_executor_are_healed(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
+    """Under a steady load a worker dies with its executor; then the other's executor stands still for seconds: exact in the end, by itself."""
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, replicator_master=cluster.url, **ON_CLUSTER)
+    with Load(clusters.source, topic, PARTITIONS, RECORDS_PER_S) as load:
+        until(lambda: clusters.destination.written(topic) > RECORDS_PER_S, "the copy has begun", COPY_S)
+        before = until(lambda: working(cluster), "both workers have an executor")
+        until(lambda: cluster.partitions_read(0, topic), "the first worker's executor reads partitions of the source")
+        victim = cluster.alive[0]
+        killed = cluster.kill_worker(victim)
+        died = time.monotonic()
+        assert before[victim.pid] in killed
+        ends = clusters.destination.ends(topic)
+        until(lambda: all(end > ends[partition] + RECORDS_PER_S for partition, end in clusters.destination.ends(topic).items()),
+              "the other worker copies every partition alone", HEAL_S, [service.tail()])
+        repeated = service.metric("reo_records_dropped_total", reason="duplicate") + service.metric("reo_records_dropped_total", reason="stale")
+        print(f"measured: {time.monotonic() - died:.1f} s from the kill until every partition went on; runs: {runs_begun(service)}, repeated: {repeated}")
+        assert cluster.alive[0].pid != victim.pid
+        assert cluster.partitions_read(1, topic) == set(range(PARTITIONS)), "the living worker has taken over what the dead one read"
+
+        frozen = working(cluster)[cluster.alive[0].pid]
+        freeze(frozen)
+        stood = time.monotonic()
+        until(lambda: standing(clusters, topic), "nothing is written to the intermediate topic")
+        still = clusters.destination.written(f"{topic}-proxy")
+        until(lambda: time.monotonic() > stood + FROZEN_S, "the executor has stood still for some seconds")
+        assert clusters.destination.written(f"{topic}-proxy") == still, "the frozen executor was the one that copies"
+        assert state_of(frozen) == "T"
+        thaw(frozen)
+        moved = time.monotonic()
+        until(lambda: clusters.destination.written(f"{topic}-proxy") > still, "the copy goes on", COPY_S)
+        print(f"measured: {time.monotonic() - moved:.1f} s from SIGCONT to the next record, runs: {runs_begun(service)}")
+        load.stop()
+        assert load.aborted > 0
+    visible = sum(map(len, clusters.source.read(topic).values()))
+    clusters.copied(topic, visible)
+    assert service.process.poll() is None
+    service.stop()
+
+
+def standing(clusters: Clusters, topic: str) -> bool:
+    """Whether the intermediate topic does not grow for a second, while the source does."""
+    before = clusters.destination.written(f"{topic}-proxy"), clusters.source.written(topic)
+    time.sleep(1)
+    return clusters.destination.written(f"{topic}-proxy") == before[0] and clusters.source.written(topic) > before[1]
