@@ -108,6 +108,8 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "20001"}, "is longer than deduplicator.transaction_timeout_ms"),
     ({"REO_PRODUCER_ACKS": "1"}, "one of all, -1 is expected"),
     ({"REO_SOURCE_TOPIC": ""}, "must not be empty"),
+    ({"REO_REPLICATOR_MASTER": "yarn"}, "replicator.master: spark://host:port is expected"),
+    ({"REO_REPLICATOR_MASTER": "spark://host"}, "replicator.master: spark://host:port is expected"),
 ])
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], part: str) -> None:
     """Values that are right one by one and wrong together, and names that no broker would take."""
