@@ -19,7 +19,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -131,7 +131,7 @@ def read(address: str, topic: str, isolation: str = "read_committed") -> Partiti
         unfinished = set(partitions)
         heard = time.monotonic()
         while unfinished:
-            messages = consumer.consume(10_000, 0.1)
+            messages: list[Any] = consumer.consume(10_000, 0.1)
             heard = time.monotonic() if messages else heard
             if time.monotonic() > heard + SILENCE_S:
                 raise RuntimeError(f"reading {topic}: nothing for {SILENCE_S} s, partitions {sorted(unfinished)} are not at their end")

@@ -39,7 +39,7 @@ NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
 FOREVER = {"retention.ms": "-1"}
 
 
-def until(condition: Callable[[], Seen], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Seen:
+def until(condition: Callable[[], Seen | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Seen:
     """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
     deadline = time.monotonic() + timeout_s
     while True:

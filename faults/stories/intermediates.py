@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from typing import Any, cast
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
@@ -19,8 +20,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from common import origin
+from common import origin, positions
 from common.errors import AccessRefused, ForeignRecord, RecordRefused
+from common.records import Consumed
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from tests.judge import Record
 from tests.kafka import plain, until
@@ -44,9 +46,9 @@ class Witness(threading.Thread):
     def run(self) -> None:
         """Read on."""
         while not self.over.is_set():
-            for message in self.consumer.consume(1000, 0.1):
+            for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
                 if message.error() is None:
-                    self.came[message.partition()].append(origin.parse(message.headers()[-1][1])["o"])
+                    self.came[message.partition()].append(positions.origin_of(message)["o"])
         self.consumer.close()
 
     def lost_by_highest_seen(self) -> int:
@@ -132,7 +134,8 @@ def forbidden(run: Run) -> None:
         future.result()
     run.hit("write permission taken away")
     run.stops(service, AccessRefused)
-    given_back = AclBindingFilter(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    anybody: Any = None
+    given_back = AclBindingFilter(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY)
     for future in admin.delete_acls([given_back]).values():
         future.result()
     run.start()
