@@ -215,7 +215,7 @@ def _judged(run: Run, result: Result) -> str:
     for service in living:
         if service.process.poll() is None:
             service.stop()
-    if not run.clusters.destination.no_transaction_is_open(run.topic):
+    if not run.clusters.destination.closes(run.topic):
         differences.append("a transaction is open")
     differences += verdict(source, copy, read(run.clusters.source.address, run.topic, "read_uncommitted"))
     return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))

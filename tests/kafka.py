@@ -36,6 +36,8 @@ START_S = 60
 COPY_S = 120
 """Bound on a copy of everything that the tests write, on a busy machine."""
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+MARKERS_S = 5
+"""Bound on writing the markers of a transaction that is decided; the shortest time-out of a transaction in the tests is 12 s."""
 FOREVER = {"retention.ms": "-1"}
 
 
@@ -130,6 +132,15 @@ class Cluster:
     def no_transaction_is_open(self, topic: str) -> bool:
         """Whether a `read_committed` reader reaches the end of the topic, and of the groups' offsets."""
         return all(self.ends(name, stable=True) == self.ends(name) for name in (topic, "__consumer_offsets"))
+
+    def closes(self, topic: str) -> bool:
+        """Whether nothing is open, at once or as soon as the markers of the last commit are written: long before a transaction that was left open times out."""
+        deadline = time.monotonic() + MARKERS_S
+        while not self.no_transaction_is_open(topic):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE_S)
+        return True
 
     def write(self, topic: str, records: Iterable[tuple[int, Record]], **options: Any) -> None:
         """Write records in order, each to its partition, and wait until all are there."""

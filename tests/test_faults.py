@@ -47,7 +47,7 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(clusters: C
         until(lambda: clusters.destination.partitions(topic) and clusters.destination.written(topic) > 50_000, "records flow", COPY_S)
         took = service.stop()
         assert load.is_alive(), "there was nothing to be in the middle of"
-    assert clusters.destination.no_transaction_is_open(topic)
+    assert clusters.destination.closes(topic)
     assert took <= STOP_S
     source, copy = clusters.source.read(topic), clusters.destination.read(topic)
     assert {partition: copy[partition] == source[partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
@@ -63,4 +63,4 @@ def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topi
     service = start(topic)
     until(lambda: service.pid_of("jvm"), "the JVM is being started")
     assert service.stop() <= STOP_S
-    assert clusters.destination.no_transaction_is_open(topic)
+    assert clusters.destination.closes(topic)
