@@ -1,6 +1,6 @@
 """`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Every run is a line, as it ends; exit code 1 when one came out wrong.
 
-Without SEED one is drawn, and printed. Run number n tells a story that the seed chooses, after every story was told once; the same
+Without SEED one is drawn, and printed. Every story is told once, in an order that the seed chooses, then any; the same
 SEED, RUNS and ONLY tell the same stories with the same moments. `--replay` tells one story with one run's seed; `--part` lets several
 processes share a campaign.
 """
@@ -30,6 +30,7 @@ def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
     if not stories:
         sys.exit(f"no story has {only!r} in its name; there are:\n  " + "\n  ".join(ALL))
     chance = random.Random(seed)  # noqa: S311
+    chance.shuffle(stories)
     for number in range(runs or len(stories)):
         yield stories[number] if number < len(stories) else chance.choice(stories), chance.randrange(10**6)
 

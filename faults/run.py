@@ -105,7 +105,7 @@ class Run:
         """Offsets at the destination."""
         return self.clusters.destination.written(self.topic)
 
-    def flows(self, least: int = 2000, most: int = 8000) -> None:
+    def flows(self, least: int = 1000, most: int = 4000) -> None:
         """Wait until some more records have arrived, then for a moment of up to 50 ms."""
         wanted = self.written + self.chance.uniform(least, most)
 
@@ -166,7 +166,7 @@ class Story:
     tell: Tell
     brokers: Brokers = "shared"
     partitions: int = PARTITIONS
-    records_per_s: int = 3000
+    records_per_s: int = 1500
     timeline: bool = False
     """Whether its course over time is kept, for a picture."""
 

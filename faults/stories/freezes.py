@@ -19,7 +19,7 @@ def assigned(service: Service) -> int:
 def resumed(run: Run, service: Service, pid: int, before: int) -> None:
     """Wait for the successor, wake the zombie, and let records flow on."""
     until(lambda: assigned(service) > before, "a successor has the partitions", 60)
-    run.flows(1000, 3000)
+    run.flows(500, 1500)
     kill(pid, signal.SIGCONT)
     run.hit("zombie of stage two woken")
     run.stage_two_deaths += 1  # what it had committed and not counted is in doubt

@@ -17,9 +17,9 @@ def rebalances(run: Run, rounds: int = ROUNDS) -> None:
         before = assigned(first)
         more = run.start("deduplicator", deduplicator_workers="2")
         until(lambda more=more: assigned(more) >= 2, "two more workers have partitions", 60)  # type: ignore[misc]
-        run.flows(500, 2000)
+        run.flows(300, 1000)
         run.kill_stage(more, "deduplicator", run.chance.randint(0, 1))
-        run.flows(500, 2000)
+        run.flows(300, 1000)
         run.stop(more)
         until(lambda before=before: assigned(first) > before, "the first worker has them again", 60)  # type: ignore[misc]
         run.hit("rebalances", assigned(more) + assigned(first) - before)

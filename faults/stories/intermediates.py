@@ -94,7 +94,7 @@ def hole(run: Run) -> None:
     run.stops(service, RecordRefused)
     limit(run, f"{run.topic}-proxy", 1_100_000)
     run.start()
-    run.flows(6000, 8000)
+    run.flows(5000, 6000)
     lost = witness.lost_by_highest_seen()
     assert lost, "this was no hole: the rule of the highest offset seen would have lost nothing"
     run.hit("records that a highest-seen rule loses here", lost)

@@ -97,7 +97,7 @@ def mixed(run: Run, times: int = 6) -> None:
         for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
             run.kill_stage(service, stage)
         if run.chance.random() < 0.5:
-            run.flows(500, 4000)
+            run.flows(300, 2000)
     run.flows()
 
 

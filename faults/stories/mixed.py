@@ -71,7 +71,7 @@ def everything(run: Run, times: int = TIMES) -> None:
     for _ in range(times):
         run.chance.choice(WAYS)(run, service)
         if run.chance.random() < 0.7:
-            run.flows(500, 4000)
+            run.flows(300, 2000)
     if run.chance.random() < 0.3:
         all_processes(service)
         run.done(service)

@@ -31,7 +31,7 @@ def cut(run: Run, side: str, times: int = 4) -> None:
     run.flows()
     for _ in range(times):
         run.hit(f"connections cut, {side}", proxy_of(run, side).cut_all())
-        run.flows(500, 4000)
+        run.flows(300, 2000)
     run.flows()
 
 
@@ -80,7 +80,7 @@ def request(run: Run, action: str, api: str, times: int = 3) -> None:
         rule = proxy_of(run, "destination").rule(action, api, nth=run.chance.randint(1, 20))  # type: ignore[arg-type]
         until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
         run.hit(f"{action} {api}")
-        run.flows(500, 4000)
+        run.flows(300, 2000)
     run.flows()
 
 
@@ -94,7 +94,7 @@ def any_request(run: Run, times: int = 5) -> None:
         rule = proxy_of(run, side).rule(action, api, nth=run.chance.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
         until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
         run.hit(f"{action} {api}, {side}")
-        run.flows(500, 4000)
+        run.flows(300, 2000)
     run.flows()
 
 
@@ -105,7 +105,7 @@ def late_commit(run: Run) -> None:
     rule = proxy_of(run, "destination").rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
     until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
     until(lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1, "the producer is given up", PATIENCE_S)
-    run.flows(500, 2000)
+    run.flows(300, 1000)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
     (code,) = struct.unpack_from(">h", rule.answers[0], 4)
@@ -126,7 +126,7 @@ def repeated_commit(run: Run) -> None:
     rule = proxy.rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
     until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
     proxy.cut_all()
-    run.flows(1000, 3000)
+    run.flows(500, 1500)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
     (code,) = struct.unpack_from(">h", rule.answers[0], 4)

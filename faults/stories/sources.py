@@ -63,7 +63,7 @@ def truncated_at_the_beginning(run: Run) -> None:
     service = run.start("deduplicator")
     until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the first frontiers are made")
     run.load.go_on()
-    until(lambda: run.load.handed > 20_000, "the source has records")
+    until(lambda: run.load.handed > 8000, "the source has records")
     before = quiet(run)
     delete_all(run)  # the frontier is before offset 0, and offset 0 is gone
     other = run.start("replicator")
