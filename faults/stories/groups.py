@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from faults.run import Run, Story
 from faults.stories.freezes import assigned
 from tests.kafka import until
@@ -27,4 +29,7 @@ def rebalances(run: Run, rounds: int = ROUNDS) -> None:
     run.flows()
 
 
-STORIES = (Story("workers 1 → 3 → 2 → 1", rebalances),)
+STORIES = (
+    Story("workers 1 → 3 → 2 → 1", rebalances),
+    Story("a hundred rebalances", partial(rebalances, rounds=25)),
+)
