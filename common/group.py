@@ -48,7 +48,8 @@ class Group:
             if answer.error is not None:
                 raise HangingTransaction(
                     f"the offsets of group {self.name} on {self.topic}-{answer.partition} are undecided ({answer.error.name()}): "
-                    f"a transaction that sent them is neither committed nor aborted. {self.to_abort(OFFSETS_TOPIC, self._offsets_partition)}")
+                    f"a transaction that sent them is neither committed nor aborted. {self.to_abort(OFFSETS_TOPIC, self._offsets_partition)}. "
+                    "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
         return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
 
     def check_stopped(self) -> None:
@@ -83,13 +84,8 @@ class Group:
 
     @property
     def _offsets_partition(self) -> int:
-        """Which partition of __consumer_offsets holds the group: as brokers choose it, by Java's String.hashCode."""
         found = self._asked("describing the offsets topic", lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S))
-        units = self.name.encode("utf-16-be")
-        code = 0
-        for position in range(0, len(units), 2):
-            code = (31 * code + int.from_bytes(units[position:position + 2])) & 0xFFFFFFFF
-        return (code & 0x7FFFFFFF) % max(1, len(found.topics[OFFSETS_TOPIC].partitions))
+        return offsets_partition(self.name, max(1, len(found.topics[OFFSETS_TOPIC].partitions)))
 
     def _describe(self) -> Any:
         return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name]
@@ -105,3 +101,13 @@ class Group:
 
 def _raised(error: KafkaError) -> None:
     raise KafkaException(error)
+
+
+def offsets_partition(group: str, partitions: int) -> int:
+    """Which partition of __consumer_offsets holds a group: as brokers choose it, by the absolute value of Java's String.hashCode."""
+    units = group.encode("utf-16-be")
+    code = 0
+    for position in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[position:position + 2], "big")) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >> 31 else code
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions

@@ -56,15 +56,14 @@ class Recovery:
     def look(self) -> None:
         """Fill `partitions`; changes nothing."""
         commits = self.group.commits(self.common)
-        begins, ends = self._destination_range()
-        source_begins = positions.beginnings(self.source_admin, self.source.name, self.common)
+        ends = self._destination_ends()
         compacted = (topics.compacted(self.source_admin, self.settings.source, self.source.name)
                      or topics.compacted(self.destination_admin, self.settings.destination, self.destination.name))
         self.partitions = [_read(partition, commits.get(partition)) for partition in self.common]
         counted = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common))
         for row in self.partitions:
             try:
-                row.found = alignment.how_far(self._sides(row.partition, source_begins[row.partition] == 0, begins[row.partition] == 0, counted))
+                row.found = alignment.how_far(self._sides(row.partition, counted))
                 row.source_offset = row.found.source_offset if row.found else self._nothing_copied(row, ends[row.partition], counted)
                 if not self._confirmed(row, ends[row.partition]):
                     known = row.found.destination_offset if row.found else ends[row.partition] - 1
@@ -72,7 +71,7 @@ class Recovery:
             except (CopyDiffers, FrontierLost) as refused:
                 why = " (a topic with cleanup.policy=compact lost records from its middle: its data can not tell)" if compacted else ""
                 row.refused = type(refused)(f"{refused}{why}")
-        if self._destination_range()[1] != ends:
+        if self._destination_ends() != ends:
             raise ServiceRuns(f"{self.destination.name} grew while it was read: somebody writes to it. Stop the service, or whoever it is, "
                               "and run `reo recover` again")
 
@@ -94,25 +93,27 @@ class Recovery:
             raise StageFailed(f"group {self.group.name} does not have what was committed: somebody else commits with it. Run `reo recover` again")
         self.applied = True
 
-    def _destination_range(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Beginnings and ends; HangingTransaction while a transaction there is undecided: what it wrote could still become visible."""
+    def _destination_ends(self) -> Mapping[int, int]:
+        """Where the partitions end; HangingTransaction while a transaction there is undecided: what it wrote could still become visible."""
         name = self.destination.name
-        begins, ends = (ask(self.destination_admin, name, self.common) for ask in (positions.beginnings, positions.ends))
+        ends = positions.ends(self.destination_admin, name, self.common)
         stable = positions.ends(self.destination_admin, name, self.common, committed_only=True)
         for partition in self.common:
             if stable[partition] < ends[partition]:
                 raise HangingTransaction(f"a transaction on {name}-{partition} is undecided from offset {stable[partition]} on. "
                                          f"{self.group.to_abort(name, partition)}")
-        return begins, ends
+        return ends
 
-    def _sides(self, partition: int, source_whole: bool, destination_whole: bool, counted: int) -> Sides:
-        start = {partition: positions.FROM_BEGINNING}
-        begin = self.settings.text("source.start")
+    def _sides(self, partition: int, counted: int) -> Sides:
+        """Every reading begins at the same offset: when retention takes that meanwhile, it is an error, and not another alignment."""
+        source_begin = positions.beginnings(self.source_admin, self.source.name, [partition])
+        destination_begin = positions.beginnings(self.destination_admin, self.destination.name, [partition])
+        start = self.settings.text("source.start")
         return Sides(
             f"{self.destination.name}-{partition}",
-            lambda: positions.visible(self.source_reader, self.source.name, start),
-            lambda: positions.visible(self.destination_reader, self.destination.name, start),
-            source_whole, destination_whole, begin == "earliest" or (begin == "latest" and partition >= counted),
+            lambda: positions.visible(self.source_reader, self.source.name, source_begin),
+            lambda: positions.visible(self.destination_reader, self.destination.name, destination_begin),
+            source_begin[partition] == 0, destination_begin[partition] == 0, start == "earliest" or (start == "latest" and partition >= counted),
             1 if self.settings.text("destination.zero_timestamp") == "one" else 0)
 
     def _nothing_copied(self, row: Partition, end: int, counted: int) -> int:

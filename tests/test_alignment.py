@@ -143,6 +143,12 @@ def test_more_records_than_the_source_has() -> None:
         how_far(sides(records("cde"), records("abcde"), from_beginning=False, stretch_max=2))
 
 
+def test_many_places_are_refused_before_they_are_walked() -> None:
+    """The stretch stands in eight places, the whole in the first and in the last of them: looking at the first few only would find one."""
+    with pytest.raises(FrontierLost, match="more than 5 places"):
+        how_far(sides(records("ba" + "xa" * 6 + "ba"), records("ba"), from_beginning=False, stretch_max=1))
+
+
 def test_few_different_records_prove_nothing_where_the_source_lost_its_beginning() -> None:
     """What was deleted could have been the same: nine different records are refused, ten are believed."""
     for letters, believed in (("abcdefghi", False), ("abcdefghij", True)):

@@ -1,0 +1,107 @@
+"""What the tests of `reo recover` do: make a copy with stage two alone, take its frontier away, run the command, and go on.
+
+The group's new protocol is used where nothing depends on it: its members leave at once.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+
+from common.frontier import decode
+from common.group import Commit
+from tests.conftest import Start
+from tests.judge import Record
+from tests.kafka import ROOT, Cluster, Clusters, Service, settings, until
+from tests.stage_one import feed, frontiers_are_made, wrapped
+
+FIRST = 100
+PARTITIONS = 2
+STOP_S = 60
+LEAVES_AT_ONCE = {"deduplicator_group_protocol": "consumer"}
+Written = list[tuple[int, Record]]
+
+
+def recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as an operator does."""
+    done = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more),
+                          capture_output=True, text=True, timeout=120, check=False)
+    print(f"--- reo recover {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
+    """What the group has, and nothing of it undecided."""
+    group = f"reo-{topic}"
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)])
+    answers = cluster.admin.list_consumer_group_offsets([asked], require_stable=True)[group].result().topic_partitions
+    return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+
+
+def set_back(cluster: Cluster, topic: str, to: dict[int, Commit]) -> None:
+    """What an operator can do to a group that nobody is in."""
+    group = f"reo-{topic}"
+    places = [TopicPartition(f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in to.items()]
+    for answer in cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group].result().topic_partitions:
+        assert answer.error is None
+
+
+def nobody_is_in(cluster: Cluster, topic: str) -> str:
+    """Wait until the group has no members; returns its name."""
+    group = f"reo-{topic}"
+    until(lambda: cluster.admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the group is empty", STOP_S)
+    return group
+
+
+def lose_the_frontier(cluster: Cluster, topic: str) -> None:
+    """Delete the group, as an operator does or as time does."""
+    group = nobody_is_in(cluster, topic)
+    cluster.admin.delete_consumer_groups([group])[group].result()
+    assert commits(cluster, topic) == {}
+
+
+def numbered(records: Sequence[tuple[int, Record]], begin: int = 0) -> list[tuple[int, int, Record]]:
+    """The records from `begin` on, each with its source offset; the source has no gaps here."""
+    seen: Counter[int] = Counter()
+    found = []
+    for partition, record in records:
+        found.append((partition, seen[partition], record))
+        seen[partition] += 1
+    return found[begin:]
+
+
+def copy_more(clusters: Clusters, topic: str, service: Service, records: Written, begin: int, source_has: int = 0) -> None:
+    """Write records to the source, but for those that it has, and have stage two copy them from `begin` on, in a run that begins at the frontier."""
+    clusters.source.write(topic, records[max(begin, source_has):])
+    frontiers_are_made(service, PARTITIONS)
+    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in commits(clusters.destination, topic).values())
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records, begin), epoch))
+
+
+def copied(clusters: Clusters, topic: str, start: Start, records: Written, **more: str) -> None:
+    """Make a source of FIRST records and copy it; the service has stopped when this returns."""
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, "deduplicator", **more)
+    frontiers_are_made(service, PARTITIONS)
+    copy_more(clusters, topic, service, records[:FIRST], 0)
+    clusters.copied(topic, FIRST, STOP_S)
+    service.stop()
+
+
+def goes_on(clusters: Clusters, topic: str, start: Start, records: Written, source_has: int = FIRST, **more: str) -> None:
+    """Start stage two again and copy the rest, of which the source has some already: the judge finds the whole exact."""
+    service = start(topic, "deduplicator", **more)
+    copy_more(clusters, topic, service, records, FIRST, source_has)
+    clusters.copied(topic, len(records), STOP_S)
+    service.stop()
+    assert clusters.differences(topic) == []
+
+
+def frontiers(cluster: Cluster, topic: str) -> dict[int, int]:
+    """The committed frontiers, as source offsets."""
+    return {partition: decode(commit.metadata).rule.frontier for partition, commit in commits(cluster, topic).items()}
