@@ -14,9 +14,14 @@ from typing import Protocol
 import pytest
 
 from reo.demo.broker import Broker
-from tests.kafka import ROOT, Cluster, Clusters, Service, settings
+from tests.kafka import ROOT, Cluster, Clusters, Service, quick_jvms, settings
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
+
+
+def pytest_configure() -> None:
+    """Before anything is started."""
+    quick_jvms()
 
 
 class Start(Protocol):

@@ -41,6 +41,14 @@ MARKERS_S = 5
 FOREVER = {"retention.ms": "-1"}
 
 
+def quick_jvms() -> None:
+    """Let every JVM started from now on compile quickly and not well: a test starts many, and none lives long enough for the better code to pay.
+
+    Measured on two cores: one kill of stage two with all around it takes 19 s instead of 34.
+    """
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
 def until(condition: Callable[[], Seen | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Seen:
     """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
     deadline = time.monotonic() + timeout_s
