@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from pathlib import Path
 from faults.run import Result, Story, perform
 from faults.stand import clusters
 from faults.stories import ALL
-from tests.kafka import Clusters, quick_jvms
+from tests.kafka import ROOT, Clusters, quick_jvms
 
 
 def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
@@ -33,6 +34,11 @@ def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
     chance.shuffle(stories)
     for number in range(runs or len(stories)):
         yield stories[number] if number < len(stories) else chance.choice(stories), chance.randrange(10**6)
+
+
+def version() -> str:
+    """The commit of this tree, for the table; empty outside a repository."""
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 class Stands:
@@ -80,7 +86,9 @@ def main() -> int:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stands = Stands(folder, stack)
         for number, (story, seed) in enumerate(runs, 1):
+            commit = version()
             result = stands.perform(story, seed)
+            result.commit = commit
             bad += not result.good
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records, {result.duplicates} duplicates, {result.holes} holes, "

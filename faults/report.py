@@ -62,7 +62,9 @@ def summary(rows: list[Row], how: str) -> list[str]:
     names = {"records": "records compared", "aborted": "aborted at the source", "duplicates": "duplicates dropped", "holes": "records behind holes dropped",
              "stale": "stale records dropped", "torn": "torn records healed"}
     figures = {"faults": hits} | {text: sum(amount(row, name) for row in rows) for name, text in names.items()}
-    replay = f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`."
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    replay = (f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`. Commits: {commits}; what a run found was mended, and "
+              "stays in the table as it came out.")
     return [outcome, "", *(f"- {name}: {figure:,}" for name, figure in figures.items()), "", replay, ""]
 
 
@@ -90,13 +92,13 @@ def kind(what: str) -> str:
 
 def runs(rows: list[Row]) -> list[str]:
     """Every run."""
-    lines = ["## Every run", "", "| # | story | seed | harm | records | duplicates | holes | stale | torn | s | verdict |",
-             "|---:|---|---:|---|---:|---:|---:|---:|---:|---:|---|"]
+    lines = ["## Every run", "", "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s | verdict |",
+             "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|"]
     for number, row in enumerate(rows, 1):
         harm = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
         figures = " | ".join(f"{amount(row, name):,}" for name in ("records", "duplicates", "holes", "stale", "torn"))
         verdict = row["verdict"].split("\n")[0].replace("|", "/")[:160]
-        lines.append(f"| {number} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {verdict} |")
+        lines.append(f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {verdict} |")
     return [*lines, ""]
 
 

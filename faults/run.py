@@ -53,6 +53,8 @@ class Result:
     seconds: float = 0.0
     heal_s: float = 0.0
     """From the end of the load to an exact copy."""
+    commit: str = ""
+    """Of the code that was run."""
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
     """(seconds, offsets at the source, offsets at the destination), for stories that ask for it."""
     marks: list[tuple[float, str]] = field(default_factory=list)

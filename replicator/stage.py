@@ -6,11 +6,13 @@ query is not resumed from Spark's checkpoint but replaced by a new run from the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from concurrent.futures import Future
 
 from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -106,7 +108,8 @@ class Stage:
             event = self._look(watch)
             if event is not None:
                 return event
-            query.awaitTermination(WATCH_S)  # type: ignore[arg-type]
+            with contextlib.suppress(StreamingQueryException):  # a query that failed is looked at by `run.ended`
+                query.awaitTermination(WATCH_S)  # type: ignore[arg-type]
 
     def _look(self, watch: Watch) -> Event | None:
         """One sample and its verdict; None while a cluster is silent."""

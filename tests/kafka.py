@@ -35,7 +35,7 @@ START_S = 60
 """Bound on what needs a start of Spark."""
 COPY_S = 120
 """Bound on a copy of everything that the tests write, on a busy machine."""
-NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT)
 MARKERS_S = 5
 """Bound on writing the markers of a transaction that is decided; the shortest time-out of a transaction in the tests is 12 s."""
 FOREVER = {"retention.ms": "-1"}

@@ -38,7 +38,8 @@ class Witness(threading.Thread):
 
     def __init__(self, address: str, topic: str) -> None:
         super().__init__(daemon=True)
-        self.consumer = Consumer({"bootstrap.servers": address, "group.id": "witness", "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+        self.consumer = Consumer({"bootstrap.servers": address, "group.id": "witness", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                                  "log_level": 0})
         self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
         self.came: dict[int, list[int]] = defaultdict(list)
         self.over = threading.Event()
