@@ -27,7 +27,7 @@ PATIENCE_S = 5.0
 class Load(threading.Thread):
     """Writes until `stop`; `partitions` may be raised while it runs, `pause` holds it."""
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, records_per_s: int = 4000) -> None:
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, records_per_s: int = 4000, *, paused: bool = False) -> None:
         super().__init__(daemon=True, name=f"load of {topic}")
         self.cluster = cluster
         self.topic = topic
@@ -40,6 +40,8 @@ class Load(threading.Thread):
         self.failure: Exception | None = None
         self._stopping = threading.Event()
         self._paused = threading.Event()
+        if paused:
+            self._paused.set()
         self._idle = threading.Event()
         self._transactional: Producer | None = None
 

@@ -169,6 +169,8 @@ class Story:
     brokers: Brokers = "shared"
     partitions: int = PARTITIONS
     records_per_s: int = 1500
+    begins_empty: bool = False
+    """Whether the load waits for the story to begin it."""
     timeline: bool = False
     """Whether its course over time is kept, for a picture."""
 
@@ -177,7 +179,7 @@ def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result
     """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
     topic = unique(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
-    load = Load(clusters.source, topic, story.partitions, story.records_per_s)
+    load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.begins_empty)
     run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
     result = Result(story.name, seed, {}, "")
     timeline = Timeline(clusters, topic)

@@ -82,6 +82,8 @@ class Watch:
             self._note_hole(partition, origin, sample, now)
         if any(now - since > HOLE_S for since in self.hole_since.values()):
             return "hole"
+        if any(self._deleted_unread(partition, sample) for partition in self.plan.starts):  # before `_lag` looks for what is left
+            return "stalled"
         lags = {partition: self._lag(partition, sample) for partition in self.plan.starts}
         for partition, lag in lags.items():
             LAG.labels("replicator", self.settings.source_topic, str(partition)).set(lag)
@@ -114,6 +116,13 @@ class Watch:
             self.hole_since.setdefault(partition, now)
         else:
             self.hole_since.pop(partition, None)
+
+    def _deleted_unread(self, partition: int, sample: Sample) -> bool:
+        """Whether the source has deleted offsets that this run has not written and not found empty. The next plan tells how many.
+
+        Real-Time Mode does not: at offset 0 it retries a read out of range for ever, and when nothing visible follows, nothing else would.
+        """
+        return sample.source_beginnings[partition] > max(self.positions[partition], self.nothing_until.get(partition, 0))
 
     def _lag(self, partition: int, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""
