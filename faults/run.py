@@ -21,7 +21,8 @@ from faults.stand import Brokers, ProxiedCluster
 from faults.timeline import Timeline
 from tests.conftest import unique
 from tests.judge import Partitions, counted, read, verdict
-from tests.kafka import Clusters, Service, kill, settings, until
+from tests.kafka import Clusters, until
+from tests.service import Service, kill, settings
 
 PARTITIONS = 4
 TRANSACTION_RECORDS = 500

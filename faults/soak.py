@@ -22,7 +22,7 @@ from bench.processes import usage_of
 from faults.run import Run, Story, perform
 from faults.stand import clusters
 from faults.stories.mixed import cut_connections, freeze_some, go_silent, lose_a_request
-from tests.kafka import Service
+from tests.service import Service
 
 SAMPLE_S = 10.0
 FAULT_EVERY_S = 120

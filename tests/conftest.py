@@ -14,7 +14,8 @@ from typing import Protocol
 import pytest
 
 from reo.demo.broker import Broker
-from tests.kafka import ROOT, Cluster, Clusters, Service, quick_jvms, settings
+from tests.kafka import ROOT, Cluster, Clusters, quick_jvms
+from tests.service import Service, settings
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 

@@ -1,31 +1,18 @@
-"""What the tests do with Kafka and with the service: make topics, write records, start, watch and kill processes.
-
-Everything that waits is given a condition and a bound (`until`). Each service is a session of its own (setsid(2)): its processes are
-found in /proc by that, also when their parents are dead, and are ended by their number.
-"""
+"""What the tests do with Kafka: make topics, write records, read, ask for offsets; and `until`, with which everything waits that waits."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from common.children import die_with_parent
-from reo.demo.broker import Broker, free_port
+from reo.demo.broker import Broker
 from tests.judge import Partitions, Record, read, verdict
 
 ROOT = Path(__file__).parent.parent
@@ -214,142 +201,3 @@ def plain(number: int, size: int = 100) -> Record:
 def spread(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:
     """Plain records, one partition after the other in turn."""
     return [(number % partitions, plain(number)) for number in numbers]
-
-
-# Processes
-
-def session_of(pid: int) -> int:
-    """The session a living process belongs to; 0 for one that has ended, even if nobody has waited for it."""
-    try:
-        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:4]
-    except OSError:
-        return 0
-    return 0 if state in "ZX" else int(session)
-
-
-def command_of(pid: int) -> str:
-    """Its command line; empty for one that has ended, even if nobody has waited for it."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    except OSError:
-        return ""
-
-
-def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal; ProcessLookupError when the process is gone, so that a test can not take a miss for a hit."""
-    os.kill(pid, with_signal)
-
-
-@dataclass
-class Service:
-    """`python -m reo run …` as a user starts it: its own session, an own empty temporary folder, all output in one file."""
-
-    folder: Path
-    environment: dict[str, str]
-    arguments: tuple[str, ...]
-    process: subprocess.Popen[bytes] = field(init=False)
-
-    def start(self) -> Service:
-        """Start it; returns at once."""
-        self.folder.mkdir(parents=True)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("REO_", "KAFKA_"))}
-        with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "reo", "run", *self.arguments], cwd=ROOT, start_new_session=True, preexec_fn=die_with_parent,
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=inherited | {"TMPDIR": str(self.folder)} | self.environment)
-        return self
-
-    @property
-    def log(self) -> str:
-        """What all its processes have said so far."""
-        return (self.folder / "log").read_text(errors="replace")
-
-    @property
-    def errors(self) -> list[str]:
-        """The lines that name a typed error."""
-        return [line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)]
-
-    def says(self, text: str, timeout_s: float = START_S) -> str:
-        """Wait for a line of the log; AssertionError if the service ends first."""
-        def line() -> str | None:
-            found = next((line for line in self.log.splitlines() if text in line), None)
-            assert found or self.process.poll() is None, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
-            return found
-        return until(line, f"the service says {text!r}", timeout_s) or ""
-
-    def ends(self, timeout_s: float = COPY_S) -> int:
-        """Wait for its end; returns the exit code."""
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.tail()}") from None
-
-    def stop(self, timeout_s: float = 20) -> float:
-        """SIGTERM; returns how many seconds the end took. The exit code has to be 0, and nothing may be left."""
-        began = time.monotonic()
-        self.process.terminate()
-        code = self.ends(timeout_s)
-        took = time.monotonic() - began
-        assert code == 0, f"exit code {code} after SIGTERM:\n{self.tail()}"
-        until(lambda: not self.living(), "no process is left", 5)
-        return took
-
-    def living(self) -> list[int]:
-        """All its processes that live now, the supervisor first."""
-        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and session_of(int(entry.name)) == self.process.pid)
-
-    def pid_of(self, stage: str, worker: int = 0) -> int | None:
-        """The process of a stage, while it lives; `jvm` is Spark's."""
-        pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
-        return next((pid for pid in self.living() if re.search(pattern, command_of(pid))), None)
-
-    def signal(self, stage: str, name: str) -> None:
-        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not live."""
-        pid = self.pid_of(stage)
-        assert pid, f"{stage} does not live"
-        kill(pid, signal.Signals[name])
-
-    def kill_all(self) -> None:
-        """SIGKILL to all its processes; returns when they are gone."""
-        for pid in self.living():
-            with contextlib.suppress(ProcessLookupError):
-                kill(pid)
-        self.process.wait()
-        until(lambda: not self.living(), "no process is left", 10)
-
-    def forget_all(self) -> None:
-        """Delete everything that it had on disk; only the log is kept, elsewhere, for messages."""
-        (self.folder / "log").rename(self.folder.parent / "log")
-        shutil.rmtree(self.folder)
-        self.folder = self.folder.parent
-
-    def ask(self, path: str) -> tuple[int, str]:
-        """GET from the service's port: status and body; (0, "") when nobody answers."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            return refused.code, refused.read().decode()
-        except OSError:
-            return 0, ""
-
-    def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels."""
-        found = 0.0
-        for line in self.ask("/metrics")[1].splitlines():
-            sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if sample and sample[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items():
-                found += float(sample[3])
-        return found
-
-    def tail(self) -> str:
-        """The end of the log, for messages."""
-        return self.log[-4000:]
-
-
-def settings(clusters: Clusters, topic: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a service: names without prefix become REO_…"""
-    given = {
-        "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
-        "REO_SOURCE_TOPIC": topic, "REO_INSTANCE": "test", "REO_CONNECT_TIMEOUT_S": "20", "REO_METRICS_PORT": str(free_port()),
-    }
-    return given | {f"REO_{name.upper()}": value for name, value in more.items()}

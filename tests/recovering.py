@@ -16,7 +16,8 @@ from common.frontier import decode
 from common.group import Commit
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, Service, settings, until
+from tests.kafka import ROOT, Cluster, Clusters, until
+from tests.service import Service, settings
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 FIRST = 100

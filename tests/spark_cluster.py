@@ -19,7 +19,8 @@ import pyspark
 
 from common.children import die_with_parent
 from reo.demo.broker import free_port
-from tests.kafka import command_of, kill, session_of, until
+from tests.kafka import until
+from tests.service import command_of, kill, session_of
 
 JARS = Path(pyspark.__file__).parent / "jars"
 SCALA = "2.13"

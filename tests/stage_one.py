@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from common.origin import HEADER, identity_of
 from tests.judge import Record
-from tests.kafka import Clusters, Service, until
+from tests.kafka import Clusters, until
+from tests.service import Service
 
 Wrapped = list[tuple[int, Record]]
 

@@ -13,7 +13,8 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import Cluster, Clusters, Service, plain, spread, until
+from tests.kafka import Cluster, Clusters, plain, spread, until
+from tests.service import Service
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 FIRST = 100

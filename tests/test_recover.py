@@ -19,7 +19,7 @@ from common.group import Commit, Group
 from common.kafka_clients import admin
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import Clusters, plain, settings, spread, until
+from tests.kafka import Clusters, plain, spread, until
 from tests.recovering import (
     FIRST,
     LEAVES_AT_ONCE,
@@ -36,6 +36,7 @@ from tests.recovering import (
     recover,
     set_back,
 )
+from tests.service import settings
 from tests.stage_one import feed, frontiers_are_made, wrapped
 from tests.test_bad_input import stopped
 

@@ -10,7 +10,8 @@ import pytest
 
 from reo.demo.broker import free_port
 from tests.conftest import Start
-from tests.kafka import Clusters, kill, spread, until
+from tests.kafka import Clusters, spread, until
+from tests.service import kill
 from tests.stage_one import frontiers_are_made, wrapped
 
 NAMED = {

@@ -14,7 +14,8 @@ import pytest
 
 from faults.load import Load
 from tests.conftest import Start
-from tests.kafka import COPY_S, Clusters, Service, spread, until
+from tests.kafka import COPY_S, Clusters, spread, until
+from tests.service import Service
 from tests.spark_cluster import HERE, SparkCluster, freeze, jar_names, state_of, thaw
 
 PARTITIONS = 4

@@ -48,7 +48,7 @@ def imported(path: Path) -> Iterator[str]:
             yield str(node.module).split(".")[0]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
 def test_modules_are_short(path: Path) -> None:
     """No module over 300 lines, no function over 70: each fits into a reader's head."""
     assert len(path.read_text().splitlines()) <= LINES_MAX

@@ -8,7 +8,8 @@ import signal
 import time
 
 from faults.run import RUN_BEGINS, SESSION_S, Run, Story
-from tests.kafka import Service, command_of, kill, until
+from tests.kafka import until
+from tests.service import Service, command_of, kill
 
 
 def assigned(service: Service) -> int:

@@ -10,7 +10,8 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 from common.errors import ForeignWriter, FrontierLost, FrontierUnreadable
 from faults.run import PARTITIONS, Run, Story
 from tests.judge import Record
-from tests.kafka import ROOT, settings, until
+from tests.kafka import ROOT, until
+from tests.service import settings
 
 EMPTY_S = 60
 

@@ -9,7 +9,8 @@ from typing import get_args
 
 from common.points import Point
 from faults.run import RUN_BEGINS, Run, Story
-from tests.kafka import Service, kill, until
+from tests.kafka import until
+from tests.service import Service, kill
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
 """Points of a start; the others are met in every round."""

@@ -9,7 +9,8 @@ import time
 from faults.run import Run, Story
 from faults.stories.kills import all_processes
 from faults.stories.network import REQUESTS, proxy_of
-from tests.kafka import Service, kill, until
+from tests.kafka import until
+from tests.service import Service, kill
 
 TIMES = 7
 

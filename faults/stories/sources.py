@@ -11,7 +11,8 @@ from confluent_kafka.admin import NewPartitions
 from common.errors import SourceRecreated, SourceTruncated
 from faults.run import PARTITIONS, Run, Story
 from tests.judge import Partitions
-from tests.kafka import Service, spread, until
+from tests.kafka import spread, until
+from tests.service import Service
 
 NOTICED_S = 60
 
