@@ -10,7 +10,7 @@ import json
 import re
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
 from common.errors import ServiceRuns
@@ -261,41 +261,3 @@ def test_without_a_destination_there_is_nothing_to_recover(clusters: Clusters, t
     assert refused.returncode == 11
     assert "nothing is to be recovered" in refused.stderr
     assert clusters.destination.partitions(topic) == clusters.destination.partitions(f"{topic}-proxy") == 0
-
-
-def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topic: str, start: Start) -> None:
-    """A transaction that stays open over the group's offsets: the service ends with 28 and names `reo recover`, which names the command that aborts it.
-
-    Its `--start-offset` is where that transaction begins on the group's partition of __consumer_offsets. When it is aborted, all goes on.
-    """
-    records = spread(range(2 * FIRST), PARTITIONS)
-    copied(clusters, topic, start, records, **LEAVES_AT_ONCE)
-    group = nobody_is_in(clusters.destination, topic)
-    until(lambda: clusters.destination.no_transaction_is_open(topic), "what tests before this one left open is decided")
-    hanging = clusters.destination.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
-    hanging.init_transactions(30)
-    hanging.begin_transaction()
-    plain_consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group})
-    hanging.send_offsets_to_transaction([TopicPartition(f"{topic}-proxy", 0, 1, "pending")], plain_consumer.consumer_group_metadata(), 30)
-    short = {"deduplicator_transaction_timeout_ms": "5000", "deduplicator_session_timeout_ms": "5000"}
-    refused = recover(clusters, topic, "--apply", **short)
-    assert refused.returncode == 28
-    command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
-    assert command, refused.stderr
-    def begun() -> dict[int, int]:
-        ends = clusters.destination.ends("__consumer_offsets")
-        return {partition: offset for partition, offset in clusters.destination.ends("__consumer_offsets", stable=True).items() if offset < ends[partition]}
-    until(lambda: begun() == {int(command[1]): int(command[2])}, "that and nothing else is undecided", STOP_S)
-    stopped(start(topic, "deduplicator", **short, **LEAVES_AT_ONCE), 28, "HangingTransaction", "reo recover", command[0])
-    hanging.abort_transaction(30)
-    hanging.begin_transaction()
-    hanging.produce(topic, b"undecided", partition=1)
-    hanging.flush(30)
-    nobody_is_in(clusters.destination, topic)
-    refused = recover(clusters, topic)
-    assert refused.returncode == 28
-    assert f"abort --topic {topic} --partition 1 --start-offset {clusters.destination.ends(topic)[1] - 1}" in refused.stderr
-    hanging.abort_transaction(30)
-    until(lambda: clusters.destination.no_transaction_is_open(topic), "it is aborted")
-    assert "nothing to recover" in recover(clusters, topic).stdout
-    goes_on(clusters, topic, start, records, **LEAVES_AT_ONCE)
