@@ -14,8 +14,8 @@ rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else nee
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-test: setup ## all tests, on real brokers (ARGS= for pytest)
-	@$(PY) -m pytest $(ARGS)
+test: setup ## all tests, on real brokers, two at a time (ARGS= for pytest)
+	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup ## style and types
 	@$(PY) -m ruff check .
