@@ -1,5 +1,6 @@
 # One command per chore; CI calls the same ones.
 PY := .venv/bin/python
+PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
 .PHONY: help setup rival demo test lint bench faults soak report fuzz lock clean
 help: ## this list
@@ -21,8 +22,10 @@ lint: setup ## style and types
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 
-bench: setup ## first figures, printed (RECORDS=)
-	@$(PY) -m bench $(if $(RECORDS),--records $(RECORDS))
+bench: rival ## reo and MirrorMaker 2 in turn, and docs/performance.md of it (ROUNDS=, SCALE=, ONLY=, OUT=)
+	@$(PY) -m bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ONLY),--only '$(ONLY)') --out $(or $(OUT),bench-results.jsonl)
+	@$(PICTURES)
+	@$(PY) -m bench.report $(or $(OUT),bench-results.jsonl)
 
 faults: setup ## real faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=1 takes SEED as a run's own)
 	@$(PY) -m faults $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only '$(ONLY)') $(if $(OUT),--out $(OUT)) $(if $(REPLAY),--replay)
@@ -31,7 +34,7 @@ soak: setup ## a long run with rare faults: are memory, descriptors and threads 
 	@$(PY) -m faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
 
 report: setup ## docs/faults.md from RESULTS= (and RIVALS=, SOAK=)
-	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
+	@$(PICTURES)
 	@$(PY) -m faults.report $(RESULTS) $(if $(RIVALS),--rivals $(RIVALS)) $(if $(SOAK),--soak $(SOAK)) $(if $(HOW),--how '$(HOW)')
 
 fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)

@@ -1,0 +1,62 @@
+"""The limits: each stage alone, and a loop of confluent-kafka that only consumes and produces."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.contenders import Reo
+from bench.copying import Copy, copied, until
+from bench.stand import Stand
+from common.records import Consumed
+
+BARE = "bare"
+
+
+def stages(stand: Stand, topic: str, label: str, records: int) -> dict[str, Copy]:
+    """One after the other: source to intermediate topic, then intermediate topic to destination."""
+    stand.clear()
+    _first_frontiers(stand, topic, label)
+    return {"stage one alone": copied(stand, Reo(stand, topic, label, "replicator"), f"{topic}-proxy", records),
+            "stage two alone": copied(stand, Reo(stand, topic, label, "deduplicator"), topic, records)}
+
+
+def _first_frontiers(stand: Stand, topic: str, label: str) -> None:
+    """Stage one begins at a frontier, and stage two makes the first one."""
+    stage_two = Reo(stand, topic, label, "deduplicator")
+    stage_two.start()
+    try:
+        until(stage_two, lambda: stage_two.service.total("reo_ready", stage="deduplicator") == 1)
+    finally:
+        stage_two.stop()
+
+
+def bare_loop(stand: Stand, topic: str, records: int, partitions: int) -> dict[str, float]:
+    """Consume and produce key, value, headers and timestamp; no transaction, no decision, one process."""
+    stand.clear()
+    stand.destination.create_topic(BARE, partitions)
+    consumer = Consumer({"bootstrap.servers": stand.source.address, "group.id": "bare", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                         "queued.min.messages": 200_000, "queued.max.messages.kbytes": 131_072, "fetch.message.max.bytes": 4_194_304})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    producer = Producer({"bootstrap.servers": stand.destination.address, "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000,
+                         "queue.buffering.max.messages": 500_000, "acks": "all", "enable.idempotence": True})
+    done, begun, cpu_s = 0, 0.0, 0.0
+    while done < records:
+        for message in cast(list[Consumed], consumer.consume(10_000, 0.2)):
+            headers = cast(Any, message.headers() or [])
+            while True:
+                try:
+                    producer.produce(BARE, message.value(), message.key(), message.partition(), None, None, message.timestamp()[1], headers)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            done += 1
+        producer.poll(0)
+        if done and not begun:
+            begun, cpu_s, done = time.monotonic(), time.process_time(), 0
+            records -= 10_000
+    producer.flush(60)
+    consumer.close()
+    return {"records_per_s": done / (time.monotonic() - begun), "cpu_us_all": 1e6 * (time.process_time() - cpu_s) / done}

@@ -1,0 +1,88 @@
+"""Who copies: reo, and MirrorMaker 2 with exactly-once; the same four questions to each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from bench.mirrormaker import MirrorMaker
+from bench.processes import Usage, usage_of
+from bench.stand import Stand
+from reo.demo.service import Service
+
+
+class Contender(ABC):
+    """One copy of one topic, to a topic of the same name; it can be stopped and started again."""
+
+    name: str
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the processes."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End them, in order."""
+
+    @abstractmethod
+    def used(self) -> dict[str, Usage]:
+        """Processor time and memory by kind of process."""
+
+    @abstractmethod
+    def trouble(self) -> str:
+        """Why it does not copy any more; empty when it does."""
+
+
+class Reo(Contender):
+    """Ours, with its default settings and what is given."""
+
+    name = "reo"
+
+    def __init__(self, stand: Stand, topic: str, label: str, *stages: str, **settings: str) -> None:
+        self.service = Service({"REO_SOURCE_BOOTSTRAP_SERVERS": stand.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": stand.destination.address,
+                                "REO_SOURCE_TOPIC": topic, "REO_APPLICATION": f"reo-{label}"} | settings, stand.folder / f"reo-{label}.log", stages)
+
+    def start(self) -> None:
+        """Start the service."""
+        self.service.start()
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.service.stop(60)
+
+    def used(self) -> dict[str, Usage]:
+        """By stage."""
+        supervisor = [self.service.process.pid] if self.service.process else []
+        kinds = {"stage one, JVM": self.service.processes("java"), "stage one, Python": self.service.processes("replicator"),
+                 "stage two": self.service.processes("deduplicator"), "supervisor": supervisor}
+        return {kind: usage_of(processes) for kind, processes in kinds.items()}
+
+    def trouble(self) -> str:
+        """An exit code and the end of the log."""
+        return "" if self.service.code is None else f"exit code {self.service.code}: {self.service.log.read_text()[-2000:]}"
+
+
+class Rival(Contender):
+    """MirrorMaker 2, see `bench.mirrormaker`."""
+
+    name = "MirrorMaker 2"
+
+    def __init__(self, stand: Stand, topic: str, label: str) -> None:
+        self.process = MirrorMaker(stand.folder / f"mm2-{label}", stand.source.address, stand.destination.address, topic, label)
+
+    def start(self) -> None:
+        """Start the process."""
+        self.process.start()
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.process.stop()
+
+    def used(self) -> dict[str, Usage]:
+        """One process."""
+        return {"MirrorMaker 2": usage_of(self.process.living())}
+
+    def trouble(self) -> str:
+        """An exit code, or tasks that it does not start again."""
+        if self.process.code is not None:
+            return f"exit code {self.process.code}: {self.process.tail()}"
+        return "\n".join(self.process.task_failures)

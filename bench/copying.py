@@ -1,0 +1,86 @@
+"""Throughput: a topic that is there already, copied from its beginning by one contender.
+
+The rate is taken between 10 % and 95 % of the copy, so start-up is a figure of its own; processor time and the brokers' share are of the same stretch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.contenders import Contender
+from bench.processes import Usage
+from bench.stand import Stand
+
+PATIENCE_S = 900
+LOW, HIGH = 0.10, 0.95
+
+
+@dataclass
+class Copy:
+    """The figures of one copy."""
+
+    first_record_s: float
+    """From the start of the processes until a read_committed reader could have the first record."""
+    records_per_s: float
+    cpu_us: dict[str, float] = field(default_factory=dict)
+    """Per record, by kind of process."""
+    rss_mb: dict[str, float] = field(default_factory=dict)
+    """At the end of the copy, by kind of process."""
+    brokers_us: float = 0.0
+    """Both brokers, per record."""
+
+    def as_row(self) -> dict[str, Any]:
+        """For JSON, with the sums over the contender's processes."""
+        return asdict(self) | {"cpu_us_all": sum(self.cpu_us.values()), "rss_mb_all": sum(self.rss_mb.values())}
+
+
+@dataclass
+class Mark:
+    """A moment of the copy."""
+
+    at: float
+    arrived: int
+    used: dict[str, Usage]
+    brokers: dict[str, Usage]
+
+    def since(self, before: Mark) -> Copy:
+        """The figures between two marks."""
+        records = self.arrived - before.arrived
+        cpu_us = {kind: 1e6 * (used.cpu_s - before.used[kind].cpu_s) / records for kind, used in self.used.items()}
+        brokers_us = sum(1e6 * (used.cpu_s - before.brokers[name].cpu_s) / records for name, used in self.brokers.items())
+        return Copy(0.0, records / (self.at - before.at), cpu_us, {}, brokers_us)
+
+
+def copied(stand: Stand, contender: Contender, topic: str, records: int) -> Copy:
+    """Let the contender copy `records` of a filled topic; `topic` is where they arrive."""
+    begun = time.monotonic()
+    contender.start()
+    try:
+        until(contender, lambda: stand.arrived(topic, committed_only=True) > 0)
+        first_record_s = time.monotonic() - begun
+        low = _mark(stand, contender, topic, LOW * records)
+        copy = _mark(stand, contender, topic, HIGH * records).since(low)
+        until(contender, lambda: stand.arrived(topic) >= records)
+        copy.rss_mb = {kind: used.rss_mb for kind, used in contender.used().items()}
+    finally:
+        contender.stop()
+    copy.first_record_s = first_record_s
+    return copy
+
+
+def _mark(stand: Stand, contender: Contender, topic: str, wanted: float) -> Mark:
+    until(contender, lambda: stand.arrived(topic) >= wanted)
+    return Mark(time.monotonic(), stand.arrived(topic), contender.used(), stand.brokers())
+
+
+def until(contender: Contender, condition: Callable[[], bool]) -> None:
+    """Wait; RuntimeError when the contender stops copying, or after PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        trouble = contender.trouble()
+        if trouble or time.monotonic() > deadline:
+            raise RuntimeError(f"{contender.name} does not copy: {trouble or f'nothing for {PATIENCE_S} s'}")
+        time.sleep(0.02)

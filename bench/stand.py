@@ -1,0 +1,79 @@
+"""Two brokers on this machine and what is asked of them: the ground that every contender copies on."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from bench.processes import Usage, usage_of
+from common import positions
+from common.errors import ReoError
+from reo.demo.broker import Broker
+
+JARS = Path(__file__).parent.parent / "jars" / "broker"
+BROKER_HEAP_MB = 1024
+
+
+@dataclass
+class Stand:
+    """A source and a destination; `folder` takes everybody's logs."""
+
+    folder: Path
+    source: Broker
+    destination: Broker
+    admin: AdminClient
+    """Of the destination."""
+
+    def topics(self) -> set[str]:
+        """Names of the destination's topics."""
+        return set(self.admin.list_topics(timeout=10).topics)
+
+    def arrived(self, topic: str, committed_only: bool = False) -> int:
+        """Offsets at the destination, 0 while there is no topic. Markers of transactions are in it: less than one in a thousand."""
+        found = self.admin.list_topics(timeout=10).topics.get(topic)
+        if found is None or not found.partitions:
+            return 0
+        try:
+            return sum(positions.ends(self.admin, topic, found.partitions, committed_only).values())
+        except (KafkaException, ReoError):  # made a moment ago: no leader yet
+            return 0
+
+    def clear(self) -> None:
+        """Delete every topic of the destination but the brokers' own, and wait until they are gone: each copy begins with nothing."""
+        doomed = [name for name in self.topics() if not name.startswith("__")]
+        if doomed:
+            for future in self.admin.delete_topics(doomed, operation_timeout=30).values():
+                with suppress(KafkaException):  # a contender's own clean-up was first
+                    future.result()
+        while self.topics() & set(doomed):
+            time.sleep(0.1)
+
+    def brokers(self) -> dict[str, Usage]:
+        """What the brokers have used so far."""
+        named = (("source broker", self.source), ("destination broker", self.destination))
+        return {name: usage_of([broker.process.pid] if broker.process else []) for name, broker in named}
+
+
+@contextmanager
+def started() -> Iterator[Stand]:
+    """Start both brokers; they end, and their data goes, with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="reo-bench-"))
+    brokers = [Broker(folder / name, JARS, heap_mb=BROKER_HEAP_MB) for name in ("source", "destination")]
+    try:
+        for broker in brokers:
+            broker.start()
+        for broker in brokers:
+            broker.wait()
+        yield Stand(folder, brokers[0], brokers[1], AdminClient({"bootstrap.servers": brokers[1].address, "log_level": 0}))
+    finally:
+        for broker in brokers:
+            broker.kill()
+        shutil.rmtree(folder, ignore_errors=True)

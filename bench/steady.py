@@ -1,0 +1,102 @@
+"""Latency: from produce at the source to a read_committed consumer at the destination, by one clock, under a steady load; and catching up after a stop."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.contenders import Contender
+from bench.copying import until
+from bench.load import steadily
+from bench.stand import Stand
+
+WARM_S = 15
+"""Not counted: both are JVMs that compile while they run."""
+CAUGHT_UP_MS = 1000.0
+
+
+class Arrival(NamedTuple):
+    """A record that a reader of the destination got."""
+
+    at: float
+    """Seconds since 1970."""
+    latency_ms: float
+
+
+class Reader:
+    """A read_committed consumer in a thread of its own, as a user's application would be."""
+
+    def __init__(self, stand: Stand, topic: str, partitions: int) -> None:
+        self.arrivals: list[Arrival] = []
+        self.over = threading.Event()
+        self.consumer = Consumer({"bootstrap.servers": stand.destination.address, "group.id": "bench", "isolation.level": "read_committed",
+                                  "auto.offset.reset": "earliest", "fetch.wait.max.ms": 500})
+        self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self) -> None:
+        while not self.over.is_set():
+            first = self.consumer.poll(0.2)
+            if first is None:
+                continue
+            messages = [first, *self.consumer.consume(1000, 0)]
+            now = time.time()
+            self.arrivals += [Arrival(now, 1000 * (now - float(message.value() or b"0"))) for message in messages if message.error() is None]
+
+    def close(self) -> None:
+        """End the thread."""
+        self.over.set()
+        self.thread.join()
+        self.consumer.close()
+
+
+@contextmanager
+def _flowing(stand: Stand, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
+    """A steady load that is copied and read, from the time when the first records arrive."""
+    over = threading.Event()
+    producing = threading.Thread(target=steadily, args=(stand.source.address, topic, rate, partitions, over))
+    reader = None
+    contender.start()
+    try:
+        producing.start()
+        until(contender, lambda: stand.arrived(topic, committed_only=True) > 0)
+        reader = Reader(stand, topic, partitions)
+        yield reader
+    finally:
+        over.set()
+        producing.join()
+        if reader is not None:
+            reader.close()
+        contender.stop()
+
+
+def latency(stand: Stand, contender: Contender, topic: str, rate: int, seconds: int, partitions: int) -> dict[str, float]:
+    """Quantiles in ms of what is sent in `seconds`, after the warm-up."""
+    with _flowing(stand, contender, topic, rate, partitions) as reader:
+        time.sleep(WARM_S)
+        begin = time.time()
+        time.sleep(seconds)
+    found = sorted(arrival.latency_ms for arrival in reader.arrivals if arrival.at - arrival.latency_ms / 1000 >= begin)
+    if len(found) < rate * seconds // 2:
+        raise RuntimeError(f"{contender.name}: {len(found)} records of {rate * seconds} arrived")
+    cuts = statistics.quantiles(found, n=100)
+    return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": found[-1], "records": len(found)}
+
+
+def caught_up(stand: Stand, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:
+    """Stopped for `stop_s` while the load goes on, then started: seconds from the start until records are less than a second old."""
+    with _flowing(stand, contender, topic, rate, partitions) as reader:
+        time.sleep(WARM_S)
+        contender.stop()
+        time.sleep(stop_s)
+        begin = time.time()
+        contender.start()
+        until(contender, lambda: bool(reader.arrivals) and reader.arrivals[-1].at > begin and reader.arrivals[-1].latency_ms < CAUGHT_UP_MS)
+        return {"catch_up_s": time.time() - begin}
