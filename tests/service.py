@@ -47,6 +47,13 @@ def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
     os.kill(pid, with_signal)
 
 
+def met(proof: Path, point: str, timeout_s: float = 90) -> int:
+    """Wait for the line that a process leaves when it meets the named point (`common.points`); the process."""
+    line = re.compile(rf"{re.escape(point)}, process (\d+)\n")
+    said = until(lambda: line.fullmatch(proof.read_text()) if proof.exists() else None, f"a process meets {point!r}", timeout_s)
+    return int(said[1])
+
+
 @dataclass
 class Service:
     """`python -m reo run …` as a user starts it: its own session, an own empty temporary folder, all output in one file."""

@@ -14,6 +14,7 @@ import pytest
 from common import points
 from tests.conftest import Start
 from tests.kafka import Clusters, spread
+from tests.service import met
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 PARTITIONS = 2
@@ -29,7 +30,7 @@ AT_THE_END = {"two: partitions gone", "two: stopping"}
 
 def assert_died(proof: Path, point: str, log: str) -> None:
     """The point was reached, and the process that says so was ended by SIGKILL."""
-    assert proof.read_text().startswith(point)
+    met(proof, point)
     if point not in AT_THE_END:
         assert re.search(r"ended \(SIGKILL\)", log)
 

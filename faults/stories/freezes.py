@@ -9,7 +9,7 @@ import time
 
 from faults.run import RUN_BEGINS, SESSION_S, Run, Story
 from tests.kafka import until
-from tests.service import Service, command_of, kill
+from tests.service import Service, command_of, kill, met
 
 
 def assigned(service: Service) -> int:
@@ -41,8 +41,7 @@ def between_offsets_and_commit(run: Run, point: str = "two: offsets sent") -> No
     """A worker freezes with a transaction that only wants its EndTxn; its successor must not let that one come."""
     proof = run.folder / "frozen"
     service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.chance.randint(5, 20)}:{proof}")
-    until(proof.exists, f"a worker freezes at {point!r}", 90)
-    pid = int(proof.read_text().rsplit(" ", 1)[1])
+    pid = met(proof, point)
     before = assigned(service)
     run.hit(f"frozen at {point!r}")
     resumed(run, service, pid, before)

@@ -26,6 +26,7 @@ from common.records import Consumed
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from tests.judge import Record
 from tests.kafka import plain, until
+from tests.service import met
 
 SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
 """Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""
@@ -155,7 +156,7 @@ def blocked_readers(run: Run) -> None:
     """A worker dies with an open transaction and nobody comes: readers of the destination wait no longer than documented."""
     proof = run.folder / "frozen"
     service = run.start(freeze_at=f"two: offsets sent:{run.chance.randint(3, 12)}:{proof}")
-    until(proof.exists, "a worker stands with an open transaction", 90)
+    met(proof, "two: offsets sent")
     service.kill_all()
     run.done(service)
     run.counters_lost = True

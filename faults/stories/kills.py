@@ -10,7 +10,7 @@ from typing import get_args
 from common.points import Point
 from faults.run import RUN_BEGINS, Run, Story
 from tests.kafka import until
-from tests.service import Service, kill
+from tests.service import Service, kill, met
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
 """Points of a start; the others are met in every round."""
@@ -42,8 +42,7 @@ def at_point(run: Run, point: str) -> None:
         run.start("deduplicator")  # a second worker takes half of the partitions
     else:
         run.start(die_at=f"{point}:{nth}:{proof}")
-    until(proof.exists, f"the process dies at {point!r}", 90)
-    assert proof.read_text().startswith(point)
+    met(proof, point)
     run.hit(f"died at {point!r}")
     run.stage_two_deaths += point.startswith("two: ")
     run.counters_lost = point in (AT_STOP, *AT_END)
