@@ -17,6 +17,7 @@ it, and a frontier at `true` is committed and never read again. `|` keeps the si
 from __future__ import annotations
 
 import hashlib
+from operator import itemgetter
 from typing import TypedDict
 
 import orjson
@@ -25,6 +26,9 @@ HEADER = "__origin"
 OFFSET_MAX = 2**63 - 1
 TIMESTAMP_KINDS = (-1, 0, 1)
 """Spark's `timestampType`: none, create time, log-append time."""
+
+
+FIELDS = itemgetter("p", "o", "t", "k", "e", "b", "s", "i")
 
 
 class Origin(TypedDict):
@@ -46,7 +50,7 @@ def parse(header: bytes | None) -> Origin:
         raise ValueError("the header has no value")
     origin: Origin = orjson.loads(header)
     try:
-        p, o, t, k, e, b, s, i = origin["p"], origin["o"], origin["t"], origin["k"], origin["e"], origin["b"], origin["s"], origin["i"]
+        p, o, t, k, e, b, s, i = FIELDS(origin)
     except (KeyError, TypeError, IndexError) as wrong:
         raise ValueError(f"a field is missing: {wrong}") from None
     of_kind = type(p) is type(o) is type(t) is type(k) is type(e) is type(b) is type(s) is int and type(i) is str

@@ -32,7 +32,7 @@ from deduplicator.intermediate import Intermediate, PositionGone
 from deduplicator.rule import Decision, decide
 from deduplicator.start import Assigned, Starter
 from deduplicator.transaction import TransactionFailed
-from deduplicator.unwrap import PartitionBatch, Record, by_partition
+from deduplicator.unwrap import PartitionBatch, by_partition
 
 log = logging.getLogger(__name__)
 Work = dict[int, tuple[PartitionBatch, Decision]]
@@ -129,7 +129,7 @@ class Loop:
 
     def _write(self, partition: int, batch: PartitionBatch, decision: Decision) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
-        records: list[Record] = [batch.record(position, self.zero_timestamp_ms) for position in decision.accepted]
+        records = batch.records(decision.accepted, self.zero_timestamp_ms)
         surplus = self.assigned[partition].surplus
         if surplus is not None:
             del records[:surplus.covers(records)]

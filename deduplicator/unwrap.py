@@ -7,7 +7,6 @@ call and is the dearest step of stage two: it is asked once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from common import origin as origins
 from common.errors import RecordRefused
@@ -15,14 +14,8 @@ from common.origin import Origin
 from common.positions import origin_of
 from common.records import Consumed, Headers
 
-
-class Record(NamedTuple):
-    """A record as the source has it."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int
+Record = tuple[bytes | None, bytes | None, Headers, int]
+"""A record as the source has it: key, value, headers, timestamp in ms. A plain tuple, because one is made for each record that is copied."""
 
 
 class PartitionBatch:
@@ -40,21 +33,23 @@ class PartitionBatch:
         """The intermediate offset to commit when the whole batch is decided."""
         return self.messages[-1].offset() + 1
 
-    def record(self, position: int, zero_timestamp_ms: int | None) -> Record:
-        """The source's record at a position of the batch.
+    def records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
+        """The source's records at these positions of the batch; `zero_timestamp_ms` is written in place of timestamp 0."""
+        messages, headers, parsed = self.messages, self.headers, self.origins
+        found: list[Record] = []
+        for position in positions:
+            message = messages[position]
+            timestamp_ms = parsed[position]["t"] or self._instead_of_zero(position, zero_timestamp_ms)
+            found.append((message.key(), message.value(), headers[position][:-1], timestamp_ms))
+        return found
 
-        librdkafka takes timestamp 0 for "now" (rd_kafka_msg_new0), so a record of 1970-01-01T00:00:00.000Z can not be written
-        as it is: RecordRefused, unless the settings say what to write.
-        """
-        message = self.messages[position]
-        timestamp_ms = self.origins[position]["t"]
-        if timestamp_ms == 0:
-            if zero_timestamp_ms is None:
-                origin = self.origins[position]
-                raise RecordRefused(f"the source record in partition {origin['p']} at offset {origin['o']} has timestamp 0, which librdkafka can not write: "
-                                    "set destination.zero_timestamp=one to have 1 ms written in its place")
-            timestamp_ms = zero_timestamp_ms
-        return Record(message.key(), message.value(), self.headers[position][:-1], timestamp_ms)
+    def _instead_of_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
+        """What stands for 1970-01-01T00:00:00.000Z, which librdkafka can not write: it takes 0 for "now" (rd_kafka_msg_new0)."""
+        if zero_timestamp_ms is None:
+            origin = self.origins[position]
+            raise RecordRefused(f"the source record in partition {origin['p']} at offset {origin['o']} has timestamp 0, which librdkafka can not write: "
+                                "set destination.zero_timestamp=one to have 1 ms written in its place")
+        return zero_timestamp_ms
 
 
 def by_partition(messages: Iterable[Consumed]) -> dict[int, PartitionBatch]:

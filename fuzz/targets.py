@@ -79,8 +79,8 @@ def records(data: bytes) -> None:
         assert len(part.messages) == len(taken) + decision.duplicates + decision.stale + decision.holes, "every record is accepted or counted"
         after = loop._moved(partition, part.next_offset, decision.state).frontier
         assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
-        for position in decision.accepted:
-            assert part.record(position, 1).headers == (part.messages[position].headers() or [])[:-1]
+        for position, (_, _, headers, _) in zip(decision.accepted, part.records(decision.accepted, 1), strict=True):
+            assert headers == (part.messages[position].headers() or [])[:-1]
 
 
 def metadata(data: bytes) -> None:

@@ -89,14 +89,14 @@ class Reader:
 
 
 def _message(offset: int) -> Any:
-    it = record(offset)
-    return SimpleNamespace(error=lambda: None, partition=lambda: 0, offset=lambda: offset, key=lambda: it.key, value=lambda: it.value,
-                           headers=lambda: it.headers, timestamp=lambda: (1, it.timestamp_ms))
+    key, value, headers, timestamp_ms = record(offset)
+    return SimpleNamespace(error=lambda: None, partition=lambda: 0, offset=lambda: offset, key=lambda: key, value=lambda: value,
+                           headers=lambda: headers, timestamp=lambda: (1, timestamp_ms))
 
 
 def record(source_offset: int) -> Record:
     """The source's record at an offset; every one is different."""
-    return Record(None, str(source_offset).encode(), [], 1000 + source_offset)
+    return None, str(source_offset).encode(), [], 1000 + source_offset
 
 
 class Service:

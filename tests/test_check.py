@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import cast
 
 import pytest
 
@@ -13,7 +14,12 @@ from deduplicator.unwrap import Record
 
 def record(number: int) -> Record:
     """A record that differs from every other number's."""
-    return Record(b"key", str(number).encode(), [("header", None)], 1_700_000_000_000 + number)
+    return b"key", str(number).encode(), [("header", None)], 1_700_000_000_000 + number
+
+
+def differing(field: int, value: object) -> Record:
+    """The record with one field changed."""
+    return cast(Record, (*record(1)[:field], value, *record(1)[field + 1:]))
 
 
 def surplus(*numbers: int) -> Surplus:
@@ -51,8 +57,7 @@ def test_nothing_accepted_covers_nothing() -> None:
 
 
 @pytest.mark.parametrize("other", [
-    record(1)._replace(key=None), record(1)._replace(value=b"other"), record(1)._replace(value=None), record(1)._replace(headers=[]),
-    record(1)._replace(headers=[("header", b"")]), record(1)._replace(timestamp_ms=5),
+    differing(0, None), differing(1, b"other"), differing(1, None), differing(2, []), differing(2, [("header", b"")]), differing(3, 5),
 ])
 def test_any_difference_is_a_foreign_writer(other: Record) -> None:
     """Key, value, headers and timestamp all count; null is not empty. The message says where."""

@@ -1,0 +1,158 @@
+"""A guard on cost: how many bytecode instructions stage two executes for a record, counted, not timed, so that it says the same on every machine.
+
+The count is of everything between consume and commit (`Loop.round`), on real `Message` objects; librdkafka's own work is C and is not in it. It is the
+slope between two batches, so what is done once a transaction does not count. When it grows, somebody has put work into the one place
+where it is done hundreds of thousands of times a second: put it elsewhere, or raise the bound and say why.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Message
+
+from common.frontier import Frontier, RuleState
+from common.metrics import Pulse
+from common.records import Consumed, Headers
+from common.settings import load
+from deduplicator.destination import KafkaDestination, Output
+from deduplicator.loop import Loop
+from deduplicator.rule import decide
+from deduplicator.start import Assigned
+from deduplicator.unwrap import by_partition
+
+INSTRUCTIONS_MAX = 360
+"""Of a new record, all in all: 340 with Python 3.11."""
+DUPLICATE_INSTRUCTIONS_MAX = 246
+"""Of one that is dropped: 234 with Python 3.11."""
+PURE_INSTRUCTIONS_MAX = 267
+"""Of unwrapping and deciding alone: 254 with Python 3.11."""
+
+
+IDENTITY = "0123456789abcdef"
+
+
+def header(number: int) -> bytes:
+    """As `replicator.wrap` writes it."""
+    origin = {"p": 0, "o": number, "t": 1_700_000_000_000, "k": 0, "e": 1, "b": 1, "s": number, "i": IDENTITY}
+    return json.dumps(origin, separators=(",", ":")).encode()
+
+
+def batch(records: int, own: Headers | None = None) -> list[Consumed]:
+    """Consecutive records of one partition."""
+    return [cast(Consumed, Message(topic="t-proxy", partition=0, offset=number, key=b"key", value=b"x" * 100, timestamp=(1, 1_700_000_000_000),
+                                   headers=[*(own or []), ("__origin", header(number))])) for number in range(records)]
+
+
+def counted(work: Callable[[], object]) -> int:
+    """Bytecode instructions executed by Python code in `work`."""
+    count = 0
+
+    def local(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "opcode"
+        return local
+
+    def called(frame: FrameType, event: str, argument: object) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return local
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def per_record(work: Callable[[int], Callable[[], object]]) -> float:
+    """The slope between batches of 1,000 and 3,000 records."""
+    small, large = (counted(work(records)) for records in (1000, 3000))
+    return (large - small) / 2000
+
+
+class Recorded:
+    """Stands for the client on both sides: hands one batch out and takes what is written, at the price of a C function."""
+
+    def __init__(self, messages: list[Consumed]) -> None:
+        self.messages = messages
+        self.written: list[Any] = []
+
+    def batch(self, records_max: int) -> list[Consumed]:
+        """As Intermediate.batch."""
+        return self.messages[:records_max]
+
+    def member(self) -> None:
+        """As Intermediate.member."""
+
+
+class Taker:
+    """As the transactional producer."""
+
+    def __init__(self) -> None:
+        self.produce = "{}{}{}{}{}{}{}{}".format  # takes eight arguments, in C
+        self.current = self
+
+    def begin(self) -> Taker:
+        """As InTurn.begin."""
+        return self
+
+    def send_offsets(self, offsets: object, member: object) -> None:
+        """As TransactionalProducer.send_offsets."""
+
+    def commit(self) -> None:
+        """As TransactionalProducer.commit."""
+
+    def poll(self, seconds: float) -> None:
+        """As Producer.poll."""
+
+
+def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Callable[[], None]]:
+    """A whole round over a batch, with the frontier there."""
+    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
+
+    def prepared(records: int) -> Callable[[], None]:
+        destination = KafkaDestination("t", cast(Any, Taker()))
+        loop = Loop(settings, cast(Any, None), destination, Pulse("deduplicator"))
+        loop.intermediate = cast(Any, Recorded(batch(records, own)))
+        loop.assigned = {0: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))}
+        destination.outputs = {0: Output(-1, 0)}
+
+        def run() -> None:
+            loop.round()
+            assert loop.assigned[0].next_offset == records
+            assert destination.outputs[0].sent == (0 if frontier > 0 else records)
+        return run
+    return prepared
+
+
+@pytest.mark.parametrize("own", [None, [("trace", b"1"), ("tenant", b"2")]], ids=["no header", "two headers"])
+def test_a_new_record_is_cheap(own: Headers | None) -> None:
+    """Consumed, parsed, decided, unwrapped and handed to the client within the bound; the record's own headers cost nothing more."""
+    assert per_record(round_of(-1, own)) <= INSTRUCTIONS_MAX
+
+
+def test_a_dropped_record_is_cheaper() -> None:
+    """A duplicate is parsed and decided, not unwrapped."""
+    assert per_record(round_of(10**9)) <= DUPLICATE_INSTRUCTIONS_MAX
+
+
+def test_the_pure_core_is_cheap() -> None:
+    """Parsing and the rule alone."""
+    def work(records: int) -> Callable[[], object]:
+        messages = batch(records)
+        return lambda: decide(RuleState(-1, 1, None), by_partition(messages)[0].origins)
+    assert per_record(work) <= PURE_INSTRUCTIONS_MAX
+
+
+def test_the_count_grows_with_the_work() -> None:
+    """The guard can fail: one more pass over the batch is seen."""
+    def work(records: int) -> Callable[[], object]:
+        run, again = round_of(-1)(records), batch(records)
+        return lambda: (run(), [message.offset() + 0 for message in again])
+    assert per_record(work) > per_record(round_of(-1)) + 3
