@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +56,8 @@ class Cluster:
 
     broker: Broker
     _admin: AdminClient | None = None
+    _making: threading.Lock = field(default_factory=threading.Lock)
+    """Two threads that each made a client would throw one away, and what was asked of that one is never answered."""
 
     @property
     def address(self) -> str:
@@ -64,8 +67,9 @@ class Cluster:
     @property
     def admin(self) -> AdminClient:
         """One client for all questions."""
-        self._admin = self._admin or AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        return self._admin
+        with self._making:
+            self._admin = self._admin or AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+            return self._admin
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
         """A topic that keeps old timestamps."""
