@@ -17,7 +17,7 @@ class Timeline(threading.Thread):
 
     def __init__(self, clusters: Clusters, topic: str) -> None:
         super().__init__(daemon=True)
-        self.clusters = clusters
+        self.clusters = [cluster.for_another_thread() for cluster in (clusters.source, clusters.destination)]
         self.topic = topic
         self.begun = time.monotonic()
         self.samples: list[tuple[float, int, int]] = []
@@ -27,7 +27,7 @@ class Timeline(threading.Thread):
         """(seconds, offsets at the source, offsets at the destination)."""
         while not self.over.wait(EVERY_S):
             try:
-                ends = [cluster.written(self.topic) for cluster in (self.clusters.source, self.clusters.destination)]
+                ends = [cluster.written(self.topic) for cluster in self.clusters]
             except (KafkaException, AssertionError):
                 continue
             self.samples.append((round(time.monotonic() - self.begun, 2), ends[0], ends[1]))
