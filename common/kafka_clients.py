@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -57,9 +58,18 @@ def translate(error: KafkaError, doing: str) -> ReoError:
     return StageFailed(text)
 
 
-def once_reachable(cluster: Cluster, timeout_s: float, ask: Callable[[], Result]) -> Result:
-    """Ask until a broker of the cluster answers; see `patiently`."""
-    return patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
+def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]) -> Result:
+    """Ask until a broker of the cluster answers; see `patiently`. AccessRefused, with the reason, when connections were broken off while they were made."""
+    cluster.refused = ""
+    try:
+        return patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
+    except ClusterUnreachable:
+        client.poll(0)  # calls `_noted`
+        if not cluster.refused:
+            raise
+        why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in cluster.refused else ""
+        raise AccessRefused(f"the {cluster.name} cluster at {cluster.bootstrap_servers} can not be entered: {why or cluster.refused}. Check the settings "
+                            f"{cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…") from None
 
 
 def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
@@ -99,8 +109,16 @@ class Lost:
             self._log.log(level, form, facility, *more)
 
 
+def _noted(cluster: Cluster, error: KafkaError) -> None:
+    """Called by confluent-kafka for what no request is told: a request only times out when its connection is refused."""
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str():
+        cluster.refused = error.str()
+
+
 def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     return {
+        **cluster.security.librdkafka(),
+        "error_cb": partial(_noted, cluster),
         "bootstrap.servers": cluster.bootstrap_servers,
         "client.id": f"{settings.application}-{role}",  # a name to find in the brokers' logs and quotas
         "log_level": 3,  # errors; disconnects are normal and are seen in the metrics
@@ -113,7 +131,7 @@ def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
 
 def admin(cluster: Cluster, settings: Settings) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
-    return AdminClient(_base(cluster, settings, "admin"))
+    return AdminClient(_base(cluster, settings, "admin") | {"log_level": 0})  # what goes wrong is an answer, or `Cluster.refused`; a log would repeat it
 
 
 def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:

@@ -7,6 +7,8 @@ Sources, the later one wins: defaults, the settings file (`REO_SETTINGS_FILE` or
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every unknown name in the file and
 every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable is an error. Variables that Kubernetes injects for a
 Service (`REO_PORT`, `KAFKA_CLUSTERS_SERVICE_HOST` …) are not ours and pass.
+
+A secret may be given by the name of a file that has it (`…_FILE`), never on the command line, and no message repeats it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 from common import points, settings_file
 from common.errors import SettingsInvalid
-from common.settings_table import BY_ENVIRONMENT, BY_NAME, SETTINGS, Setting
+from common.security import Security
+from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
@@ -34,11 +39,15 @@ FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no":
 Value = str | int | bool
 
 
-class Cluster(NamedTuple):
+@dataclass
+class Cluster:
     """One side: `name` is how messages call it."""
 
     name: str
     bootstrap_servers: str
+    security: Security
+    refused: str = ""
+    """Why its brokers, or we, broke off a connection while it was made: written by the clients (`common.kafka_clients`), which say it only in passing."""
 
 
 class Settings:
@@ -46,8 +55,7 @@ class Settings:
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self.values = dict(values)
-        self.source = Cluster("source", self.text("source.bootstrap_servers"))
-        self.destination = Cluster("destination", self.text("destination.bootstrap_servers"))
+        self.source, self.destination = self._cluster("source"), self._cluster("destination")
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
         self.intermediate_topic = self.text("intermediate.topic") or f"{self.destination_topic}-proxy"
@@ -55,8 +63,12 @@ class Settings:
         self.instance = self.text("instance") or socket.gethostname()
         self.stop_at_end = bool(self.values["stop_at_end"])
 
+    def _cluster(self, side: str) -> Cluster:
+        security = Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
+        return Cluster(side, self.text(f"{side}.bootstrap_servers"), security)
+
     def text(self, name: str) -> str:
-        """A setting of kind text."""
+        """A setting of kind text or secret."""
         return str(self.values[name])
 
     def number(self, name: str) -> int:
@@ -70,7 +82,7 @@ class Settings:
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable gives a setting: what a child gets instead is `Settings.as_environment`."""
-    return variable in BY_ENVIRONMENT or variable == FILE_VARIABLE
+    return variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE
 
 
 def load(environment: Mapping[str, str], file: str | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
@@ -111,6 +123,8 @@ def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[
     found: dict[str, tuple[str, Any]] = {}
     for variable, text in environment.items():
         setting = BY_ENVIRONMENT.get(variable)
+        if variable in SECRETS:
+            setting, text = SECRETS[variable], _secret_of(variable, text, wrong)  # noqa: PLW2901
         if setting is None:
             if OURS.match(variable) and variable not in NOT_SETTINGS and not FROM_KUBERNETES.fullmatch(variable):
                 wrong.append(f"{variable}: unknown setting{_nearest(variable, BY_ENVIRONMENT)}")
@@ -119,6 +133,15 @@ def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[
         else:
             found[setting.name] = (variable, text)
     return found
+
+
+def _secret_of(variable: str, file: str, wrong: list[str]) -> str:
+    """What is in the file, without the end of its last line, which editors and `echo` put there."""
+    try:
+        return Path(file).read_text().removesuffix("\n").removesuffix("\r")
+    except (OSError, UnicodeDecodeError) as failed:
+        wrong.append(f"{variable}: {file} can not be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}")
+        return ""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -142,6 +165,8 @@ def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str
 
 
 def _convert(setting: Setting, given: Any) -> Value:
+    if setting.kind == "secret":
+        return _checked_secret(given)
     free = setting.kind == "text" and not setting.choices
     text = (settings_file.text(given) if free else str(given)).strip()
     if not text.isprintable():  # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
@@ -163,6 +188,15 @@ def _convert(setting: Setting, given: Any) -> Value:
     return text
 
 
+def _checked_secret(given: Any) -> str:
+    """As it is, blanks included; what is wrong with it is said without it."""
+    if not isinstance(given, str):
+        raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+    if not given.isprintable():
+        raise ValueError("printable characters are expected")
+    return given
+
+
 def _contradictions(settings: Settings) -> Iterable[str]:
     topics = {"source.topic": settings.source_topic, "destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
     for name, topic in topics.items():
@@ -172,6 +206,8 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield f"intermediate.topic and destination.topic are both {settings.destination_topic!r}"
     if settings.intermediate_topic == settings.source_topic and settings.source.bootstrap_servers == settings.destination.bootstrap_servers:
         yield f"intermediate.topic and source.topic are both {settings.source_topic!r}"
+    for cluster in (settings.source, settings.destination):
+        yield from cluster.security.wrong(cluster.name)
     master = settings.text("replicator.master")
     if master and not MASTER.fullmatch(master):
         yield f"replicator.master: spark://host:port is expected, not {master!r}"

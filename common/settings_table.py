@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["text", "integer", "flag", "start"]
+from common.security import MECHANISMS, PROTOCOLS
+
+Kind = Literal["text", "integer", "flag", "start", "secret"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,26 @@ class Setting:
         """The names by which the environment may give it; the first is reo's own."""
         return ("REO_" + self.name.upper().replace(".", "_"), *self.aliases)
 
+    @property
+    def by_file(self) -> str:
+        """A secret's other name, which gives the file that has it."""
+        return self.environment[0] + "_FILE"
+
+
+def _access(side: str) -> tuple[Setting, ...]:
+    """How one cluster is entered (`common.security`); the same for both stages."""
+    return (
+        Setting(f"{side}.security_protocol", "text", "PLAINTEXT", f"How the {side} cluster is entered.", choices=PROTOCOLS),
+        Setting(f"{side}.sasl_mechanism", "text", "", "With `SASL_…`.", choices=("", *MECHANISMS)),
+        Setting(f"{side}.sasl_username", "text", "", "With `SASL_…`; the client id with OAUTHBEARER."),
+        Setting(f"{side}.sasl_password", "secret", "", "With `SASL_…`; the client secret with OAUTHBEARER."),
+        Setting(f"{side}.sasl_oauth_token_url", "text", "", "Where OAUTHBEARER's tokens are had (client-credentials grant)."),
+        Setting(f"{side}.sasl_oauth_scope", "text", "", "The scope that is asked for."),
+        Setting(f"{side}.ssl_ca_file", "text", "", "PEM file of the authorities that are trusted. Default: the system's (stage two) and Java's (stage one)."),
+        Setting(f"{side}.ssl_certificate_file", "text", "", "PEM file of our own certificate and its chain, where the brokers ask for one."),
+        Setting(f"{side}.ssl_key_file", "text", "", "PEM file of its private key, as PKCS #8, not encrypted."),
+    )
+
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("application", "text", "", "Name of this copy: consumer group and prefix of the transactional ids. Default `reo-<destination topic>`.",
@@ -44,11 +66,13 @@ SETTINGS: tuple[Setting, ...] = (
             "Where a copy without a frontier begins: `earliest`, `latest`, or a timestamp in ms since 1970 UTC.", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
     Setting("source.fetch_min_bytes", "integer", 1, "Least bytes of an answer to a fetch from the source. kafka-reo: 1048576, which costs latency.",
             ("KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",), least=1),
+    *_access("source"),
     Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),
     Setting("destination.zero_timestamp", "text", "refuse",
             "A record with timestamp 0 (1970-01-01), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
+    *_access("destination"),
     Setting("intermediate.topic", "text", "", "The topic between the stages, on the destination cluster. Default `<destination topic>-proxy`.",
             ("KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY",)),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
@@ -86,3 +110,4 @@ SETTINGS: tuple[Setting, ...] = (
 
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 BY_ENVIRONMENT = {name: setting for setting in SETTINGS for name in setting.environment}
+SECRETS = {setting.by_file: setting for setting in SETTINGS if setting.kind == "secret"}

@@ -56,13 +56,18 @@ def describe(client: AdminClient, name: str, timeout_s: float = REQUEST_TIMEOUT_
     return Topic(name, "" if topic_id == NO_TOPIC_ID else topic_id, len(found.partitions), cluster_id)
 
 
+def look_up(cluster: Cluster, client: AdminClient, name: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic | None:
+    """The topic, or None; asked until the cluster answers, for at most about `timeout_s`: then ClusterUnreachable, or AccessRefused."""
+    return once_reachable(cluster, client, timeout_s, lambda: describe(client, name, min(timeout_s, REQUEST_TIMEOUT_S)))
+
+
 def source(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic:
     """The source topic; TopicMissing when there is none."""
-    found = once_reachable(settings.source, timeout_s, lambda: describe(client, settings.source_topic))
-    if found is None:
+    topic = look_up(settings.source, client, settings.source_topic, timeout_s)
+    if topic is None:
         raise TopicMissing(f"the source topic {settings.source_topic} does not exist at {settings.source.bootstrap_servers}: "
                            "create it, or correct source.topic")
-    return found
+    return topic
 
 
 def check_identity(copied: str, now: Topic) -> None:
@@ -77,9 +82,8 @@ def prepare(settings: Settings) -> Topic:
     timeout_s = settings.number("connect_timeout_s")
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     copied = source(settings, source_admin, timeout_s)
-    intermediate, destination = (
-        once_reachable(settings.destination, timeout_s, lambda name=name: describe(destination_admin, name))  # type: ignore[misc]
-        for name in (settings.intermediate_topic, settings.destination_topic))
+    intermediate, destination = (look_up(settings.destination, destination_admin, name, timeout_s)
+                                 for name in (settings.intermediate_topic, settings.destination_topic))
     if destination is not None and destination.identity == copied.identity:
         raise Cycle(f"source and destination are the same topic of the same cluster ({copied.name}, cluster {copied.cluster_id}): "
                     "give destination.topic another name")

@@ -28,7 +28,7 @@ from common import positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction
 from common.frontier import Frontier, RuleState
 from common.group import Group
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, reader
+from common.kafka_clients import admin, reader
 from common.origin import Origin
 from common.positions import Committed
 from common.settings import Settings
@@ -139,7 +139,7 @@ class Starter:
                 time.sleep(0.2)
 
     def _described(self, name: str) -> topics.Topic | None:
-        return once_reachable(self.settings.destination, REQUEST_TIMEOUT_S, lambda: topics.describe(self.admin, name))
+        return topics.look_up(self.settings.destination, self.admin, name)
 
     def _make_first(self, missing: list[int], commits: dict[int, Committed], destination: topics.Topic, result: Start) -> None:
         if not missing:

@@ -24,7 +24,7 @@ from common import positions, topics
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, RuleState
 from common.group import Commit, Group
-from common.kafka_clients import admin, once_reachable, reader
+from common.kafka_clients import admin, reader
 from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset, raised_epoch
 from reo import alignment, recovered
@@ -47,7 +47,7 @@ class Recovery:
         self.group = Group(self.settings, self.destination_admin)
         self.source = topics.source(self.settings, self.source_admin, timeout_s)
         name = self.settings.destination_topic
-        found = once_reachable(self.settings.destination, timeout_s, lambda: topics.describe(self.destination_admin, name))
+        found = topics.look_up(self.settings.destination, self.destination_admin, name, timeout_s)
         if found is None:
             raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied, nothing is to be recovered. Start the service")
         self.destination = found

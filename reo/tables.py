@@ -57,7 +57,7 @@ def _section(name: str) -> re.Pattern[str]:
 
 
 def _names(setting: Setting) -> str:
-    return "<br>".join(f"`{name}`" for name in setting.environment)
+    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ())))
 
 
 def _default(setting: Setting) -> str:
@@ -67,7 +67,7 @@ def _default(setting: Setting) -> str:
 
 
 def _meaning(setting: Setting) -> str:
-    choices = f" One of {', '.join(f'`{choice}`' for choice in setting.choices)}." if setting.choices else ""
+    choices = f" One of {', '.join(f'`{choice}`' for choice in setting.choices if choice)}." if setting.choices else ""
     return setting.meaning.replace("|", "\\|") + choices
 
 

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from common import positions, topics
 from common.errors import CopyDiffers, ReoError, TopicMissing
-from common.kafka_clients import admin, once_reachable, reader
+from common.kafka_clients import admin, reader
 from common.records import Consumed
 from common.settings import Settings
 
@@ -78,8 +78,7 @@ def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None)
     """Compare all partitions, one after the other. TopicMissing, ClusterUnreachable and the like when they can not be read."""
     timeout_s = settings.number("connect_timeout_s")
     source = topics.source(settings, admin(settings.source, settings), timeout_s)
-    destination = once_reachable(settings.destination, timeout_s,
-                                 lambda: topics.describe(admin(settings.destination, settings), settings.destination_topic))
+    destination = topics.look_up(settings.destination, admin(settings.destination, settings), settings.destination_topic, timeout_s)
     if destination is None or destination.partitions < source.partitions:
         raise TopicMissing(f"the destination topic {settings.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
     sides = [(reader(cluster, settings), name) for cluster, name in

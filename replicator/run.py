@@ -13,6 +13,7 @@ next plan says whether anything is left to copy.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,3 +82,10 @@ def ended(query: StreamingQuery) -> Event | None:
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")
     return "failed"
+
+
+def reason(failure: Exception | None) -> str:
+    """Why a query failed, in one line: what Spark says, and the innermost cause, which is what has to be mended."""
+    text = f"{failure}\n{getattr(failure, '_cause', None) or ''}"
+    causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
+    return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

@@ -26,6 +26,8 @@ from common.errors import StageFailed
 from common.settings import Settings
 
 JARS_VARIABLE = "REO_JARS"
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Where Kafka's Java client may ask for a token."""
 LOG4J = """
 # A failed query is reported once, by stage one; what is switched off says the same again, and for every query that is stopped.
 rootLogger.level = warn
@@ -68,12 +70,19 @@ def is_cluster(settings: Settings) -> bool:
     return bool(settings.text("replicator.master"))
 
 
-def on_cluster(partitions: int, heap_mb: int) -> dict[str, str]:
+def java_options(settings: Settings) -> str:
+    """Of the driver and of executors."""
+    token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (settings.source, settings.destination))))
+    return (f"-XX:+UseParallelGC -XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -Djava.net.preferIPv4Stack=true "
+            f"-D{ALLOWED_URLS}={token_urls}")
+
+
+def on_cluster(settings: Settings, partitions: int) -> dict[str, str]:
     """What executors are given. They take the connector's jars from the driver and need no Python."""
     return {
         "spark.cores.max": str(slots_for(partitions)),  # without it an application takes the whole cluster
-        "spark.executor.memory": f"{heap_mb}m",
-        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC -XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -Djava.net.preferIPv4Stack=true",
+        "spark.executor.memory": f"{settings.number('replicator.memory_mb')}m",
+        "spark.executor.extraJavaOptions": java_options(settings),
         "spark.task.maxFailures": "1",
     }
 
@@ -100,24 +109,24 @@ def start(settings: Settings, partitions: int) -> SparkSession:
     folder = Path(tempfile.gettempdir())
     (folder / "log4j2.properties").write_text(LOG4J)
     heap_mb = settings.number("replicator.memory_mb")
-    java_options = (f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m -XX:+UseParallelGC -XX:MaxMetaspaceSize=256m "
-                    "-XX:ReservedCodeCacheSize=96m -Djava.net.preferIPv4Stack=true")
     configuration = {
         "spark.app.name": settings.application,
         "spark.jars": ",".join(map(str, jars())),
         "spark.driver.memory": f"{heap_mb}m",
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m {java_options(settings)}",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore",  # what no log may show
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",  # a second attempt of a task at the same time would interleave two sequences
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",  # not for streams; only a warning otherwise
         "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
+        "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.reason`
         "spark.sql.streaming.stopTimeout": "5s",
     }
-    where = on_cluster(partitions, heap_mb) if is_cluster(settings) else LOCAL
+    where = on_cluster(settings, partitions) if is_cluster(settings) else LOCAL
     builder = SparkSession.builder.master(settings.text("replicator.master") or f"local[{slots_for(partitions)}]")
     for key, value in {**configuration, **where}.items():
         builder = builder.config(key, value)

@@ -91,7 +91,7 @@ class Stage:
         if event == "finished":
             self._to(self._drain(watch))
         if event == "failed":
-            log.warning("the query failed: %s", str(query.exception()).split("\n", 1)[0][:500])
+            log.warning("the query failed: %s", run.reason(query.exception()))
             self._pause()
         elif event != "stalled":
             self.failures = 0

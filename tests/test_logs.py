@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from common.logs import Line
+from replicator.run import reason
 
 
 def made(message: str, *arguments: object, facts: dict[str, Any] | None = None, failing: bool = False) -> logging.LogRecord:
@@ -57,3 +58,11 @@ def test_text_is_one_line_with_the_facts_behind() -> None:
     assert line.endswith("WARNING stage: ended 3 exit_code=20")
     assert "+00:00" in line
     assert "\n" not in line
+
+
+def test_a_failed_query_says_what_has_to_be_mended() -> None:
+    """Java wraps a cause in several exceptions that say only that something failed: the line has the first and the innermost."""
+    class Failed(Exception):
+        _cause = "Failed to create\n\nJVM stacktrace:\norg.Failed: it\n\tat a.b\nCaused by: org.Login: no\n\tat c.d\nCaused by: org.Jwt: malformed\n\tat e.f\n"
+    assert reason(Failed("Failed to create\n\nJVM stacktrace:\n\tat x.y")) == "Failed to create <- org.Jwt: malformed"
+    assert reason(ValueError("alone")) == "alone"

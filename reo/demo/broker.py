@@ -59,6 +59,7 @@ class Broker:
     jars: Path
     heap_mb: int = 512
     settings: dict[str, str] = field(default_factory=dict)
+    java_options: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
     cluster_id: str = field(default_factory=lambda: "C" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22])
@@ -132,7 +133,7 @@ class Broker:
             raise RuntimeError(f"formatting the broker's folder failed:\n{done.stdout}{done.stderr}")
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
-        return ["java", f"-Xms{self.heap_mb}m", f"-Xmx{self.heap_mb}m", "-XX:+UseParallelGC",
+        return ["java", f"-Xms{self.heap_mb}m", f"-Xmx{self.heap_mb}m", "-XX:+UseParallelGC", *self.java_options,
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
                 "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.transaction=info", "-cp", f"{self.jars}/*", main_class, *arguments]

@@ -1,0 +1,150 @@
+"""How a cluster is entered: TLS and SASL, from one set of settings, in the words of both clients.
+
+librdkafka (stage two, and all questions) and Kafka's Java client (Spark) name the same things differently. Certificates and keys are PEM files for both;
+Java is given their text (KIP-651), so that executors on other machines need no files. Sources: librdkafka's CONFIGURATION.md; Kafka's
+documentation, "Security"; for OAUTHBEARER librdkafka's OIDC method and KIP-768, both the client-credentials grant of RFC 6749.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+}
+OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+PROBE_S = 5.0
+CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+KEY = "-----BEGIN PRIVATE KEY-----"
+"""PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 can not give Kafka the key of PBES2, which is what OpenSSL writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The settings of one side, by their last names; empty is not given."""
+
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    sasl_username: str = ""
+    sasl_password: str = ""
+    sasl_oauth_token_url: str = ""
+    sasl_oauth_scope: str = ""
+    ssl_ca_file: str = ""
+    ssl_certificate_file: str = ""
+    ssl_key_file: str = ""
+
+    def __repr__(self) -> str:
+        """Without what is secret: whoever prints settings prints this."""
+        return f"Security({self.security_protocol}, {self.sasl_mechanism or 'no SASL'})"
+
+    @property
+    def with_sasl(self) -> bool:
+        """Whether a name and a password, or a token, are asked for."""
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def with_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    def librdkafka(self) -> dict[str, str]:
+        """For confluent-kafka's clients."""
+        options = {"security.protocol": self.security_protocol}
+        if self.with_sasl:
+            options["sasl.mechanism"] = self.sasl_mechanism
+            options |= self._oidc() if self.sasl_mechanism == "OAUTHBEARER" else {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
+        if self.with_tls:
+            options |= {"ssl.endpoint.identification.algorithm": "https", "enable.ssl.certificate.verification": "true"}
+            options |= _given({"ssl.ca.location": self.ssl_ca_file, "ssl.certificate.location": self.ssl_certificate_file,
+                               "ssl.key.location": self.ssl_key_file})
+        return options
+
+    def java(self) -> dict[str, str]:
+        """For Kafka's Java client."""
+        options = {"security.protocol": self.security_protocol}
+        if self.with_sasl:
+            options |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": self._jaas()}
+            if self.sasl_mechanism == "OAUTHBEARER":
+                options |= {"sasl.login.callback.handler.class": OAUTH_HANDLER, "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url}
+        if self.with_tls:
+            options["ssl.endpoint.identification.algorithm"] = "https"
+            if self.ssl_ca_file:
+                options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": Path(self.ssl_ca_file).read_text()}
+            if self.ssl_certificate_file:
+                options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": Path(self.ssl_certificate_file).read_text(),
+                            "ssl.keystore.key": Path(self.ssl_key_file).read_text()}
+        return options
+
+    def why_not_verified(self, bootstrap_servers: str) -> str:
+        """What is wrong with a broker's certificate, by the standard library, where librdkafka says only that it could not be verified; empty if nothing is."""
+        context = ssl.create_default_context(cafile=self.ssl_ca_file or None)
+        for address in bootstrap_servers.split(","):
+            host, _, port = address.strip().rpartition(":")
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), PROBE_S) as connection, context.wrap_socket(connection, server_hostname=host):
+                    pass
+            except ssl.SSLCertVerificationError as failed:
+                return f"{address.strip()}: {failed.verify_message}"
+            except (OSError, ValueError):  # not about the certificate, and known already
+                continue
+        return ""
+
+    def wrong(self, side: str) -> Iterator[str]:
+        """What contradicts itself or can not be read, in terms of the settings."""
+        for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
+            if self.with_sasl and not getattr(self, need):
+                yield f"{side}.{need} is missing: {side}.security_protocol is {self.security_protocol}"
+        if self.with_sasl and (self.sasl_mechanism == "OAUTHBEARER") != bool(self.sasl_oauth_token_url):
+            yield f"{side}.sasl_oauth_token_url belongs to {side}.sasl_mechanism=OAUTHBEARER: give both or neither"
+        if self.sasl_oauth_token_url and not re.fullmatch(r"https?://[^\s,]+", self.sasl_oauth_token_url):
+            yield f"{side}.sasl_oauth_token_url: https://… is expected, not {self.sasl_oauth_token_url!r}"
+        for prefix, used in (("sasl_", self.with_sasl), ("ssl_", self.with_tls)):
+            given = [field.name for field in fields(self) if field.name.startswith(prefix) and getattr(self, field.name)]
+            if given and not used:
+                yield f"{', '.join(f'{side}.{name}' for name in given)} would not be used: {side}.security_protocol is {self.security_protocol}"
+        if bool(self.ssl_certificate_file) != bool(self.ssl_key_file):
+            yield f"{side}.ssl_certificate_file and {side}.ssl_key_file belong together: give both or neither"
+        for name, mark in (("ssl_ca_file", CERTIFICATE), ("ssl_certificate_file", CERTIFICATE), ("ssl_key_file", KEY)):
+            yield from _unfit(f"{side}.{name}", getattr(self, name), mark)
+
+    def _oidc(self) -> dict[str, str]:
+        return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": self.sasl_username, "sasl.oauthbearer.client.secret": self.sasl_password,
+                "sasl.oauthbearer.token.endpoint.url": self.sasl_oauth_token_url} | _given({"sasl.oauthbearer.scope": self.sasl_oauth_scope})
+
+    def _jaas(self) -> str:
+        names = ("clientId", "clientSecret") if self.sasl_mechanism == "OAUTHBEARER" else ("username", "password")
+        values = dict(zip(names, (self.sasl_username, self.sasl_password), strict=True)) | _given({"scope": self.sasl_oauth_scope})
+        return " ".join([LOGIN_MODULES[self.sasl_mechanism], "required", *(f"{name}={_quoted(value)}" for name, value in values.items())]) + ";"
+
+
+def _given(options: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value}
+
+
+def _quoted(value: str) -> str:
+    """As Kafka's JAAS text is read: java.io.StreamTokenizer, which takes a backslash and a quote with a backslash before them."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _unfit(name: str, file: str, mark: str) -> Iterator[str]:
+    """Why a PEM file can not be used; nothing of what is in it is said."""
+    if not file:
+        return
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as failed:
+        yield f"{name}: {file} can not be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}"
+        return
+    if mark not in text:
+        how = " (`openssl pkcs8 -topk8 -nocrypt` makes it of other keys)" if mark is KEY else ""
+        yield f"{name}: {file} has no {mark.strip('-').removeprefix('BEGIN ')} in PEM form{how}"
