@@ -28,6 +28,7 @@ SAMPLE_S = 10.0
 FAULT_EVERY_S = 120
 RECORDS_PER_S = 500
 FEWEST_SAMPLES = 6
+COURSE_EVERY_S = 300
 KINDS = ("supervisor", "replicator", "jvm", "deduplicator")
 Sample = tuple[float, float, int, int]
 
@@ -79,6 +80,12 @@ def slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
     return found
 
 
+def course(samples: dict[str, list[Sample]]) -> dict[str, list[tuple[float, float]]]:
+    """(minutes, resident MB) of each process every five minutes: a step that stays after a backlog looks like a slope, and is none."""
+    every = int(COURSE_EVERY_S / SAMPLE_S)
+    return {kind: [(round(60 * row[0], 1), round(row[1], 1)) for row in rows[::every]] for kind, rows in samples.items()}
+
+
 def main() -> int:
     """Soak, judge, print, write."""
     arguments = argparse.ArgumentParser(prog="make soak")
@@ -94,7 +101,7 @@ def main() -> int:
         "how": f"make soak MINUTES={given.minutes:.0f} SEED={given.seed}", "minutes": given.minutes,
         "records_per_s": RECORDS_PER_S, "fault_every_s": FAULT_EVERY_S,
         "records": result.records, "faults": sum(result.hits.values()), "hits": result.hits, "verdict": result.verdict, "cores": os.cpu_count(),
-        "processes": slopes(samples),
+        "processes": slopes(samples), "course": course(samples),
     }
     print(json.dumps(report, indent=1))
     if given.out:
