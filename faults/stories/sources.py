@@ -8,8 +8,8 @@ from functools import partial
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from common.errors import SourceRecreated, SourceTruncated
-from faults.run import PARTITIONS, Run, Story
+from common.errors import SourceRecreated, SourceTruncated, TopicMissing
+from faults.run import HEAL_S, PARTITIONS, Run, Story
 from tests.judge import Partitions
 from tests.kafka import spread, until
 from tests.service import Service
@@ -99,11 +99,18 @@ def recreated_while_stopped(run: Run, share: float) -> None:
 
 
 def recreated_while_running(run: Run, share: float) -> None:
-    """The topic is deleted and made again under a running query."""
+    """The topic is deleted and made again under a running query.
+
+    A service that looks in between sees that there is none, and its next start that there is another.
+    """
     service = run.start()
     run.flows()
     before = quiet(run)
     recreate(run, share)
+    if service.ends(HEAL_S) == TopicMissing.exit_code:
+        run.stops(service, TopicMissing)
+        run.hit("looked for while it was away")
+        service = run.start()
     run.stops_for_good(service, SourceRecreated, before)
 
 
