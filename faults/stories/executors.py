@@ -1,0 +1,37 @@
+"""Stage one on a standalone cluster of two Spark workers: one dies with its executor, the other's executor stands still."""
+
+from __future__ import annotations
+
+import os
+import time
+from unittest.mock import patch
+
+from faults.run import HEAL_S, Run, Story
+from tests.kafka import until
+from tests.spark_cluster import HERE, SparkCluster, freeze, thaw
+
+MEMORY_MB = "512"
+
+
+def executor_lost_and_frozen(run: Run) -> None:
+    """The living worker takes over what the dead one read; when its executor wakes, it goes on. The cluster ends with the story, so that waits for the copy."""
+    with patch.dict(os.environ, HERE), SparkCluster(run.folder / "spark") as cluster:
+        service = run.start(replicator_master=cluster.url, replicator_memory_mb=MEMORY_MB)
+        run.flows()
+        doomed = cluster.alive[run.chance.randrange(2)]
+        until(lambda: cluster.executors(doomed), "the worker has an executor")
+        cluster.kill_worker(doomed)
+        run.hit("SIGKILL of a worker with its executor")
+        run.flows()
+        frozen = until(lambda: cluster.executors(cluster.alive[0]), "the other worker has one")[0]
+        freeze(frozen)
+        run.hit("SIGSTOP of an executor")
+        time.sleep(run.chance.uniform(2, 12))  # how long it lasts is the harm
+        thaw(frozen)
+        run.flows()
+        run.load.stop()
+        run.clusters.copied(run.topic, sum(map(len, run.source_now().values())), HEAL_S)
+        run.stop(service)
+
+
+STORIES = (Story("Spark executor lost, another frozen", executor_lost_and_frozen),)
