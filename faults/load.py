@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.judge import Record
 from tests.kafka import Cluster, plain
@@ -108,6 +108,10 @@ class Load(threading.Thread):
                 producer.produce(self.topic, record.value, record.key, number % self.partitions, None, None, record.timestamp_ms, list(record.headers))
             except BufferError:  # the source is down for long
                 producer.poll(0.1)
+            except KafkaException as failed:
+                if failed.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                producer.list_topics(self.topic, PATIENCE_S)  # added just now, and not known to this client yet
             else:
                 self.handed += 1
                 return
