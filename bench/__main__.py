@@ -31,6 +31,7 @@ from bench.stand import BROKER_HEAP_MB, Stand, started
 PARTITIONS = 4
 RECORDS = {"100 B": 5_000_000, "1 kB": 1_000_000, "JSON, lz4": 2_000_000}
 GROWTH_RECORDS = 2_000_000
+LIMITS_RECORDS = 3_000_000
 RATES = (450, 20_000)
 CATCH_UP_RATE = 20_000
 Figures = dict[str, Any]
@@ -139,19 +140,14 @@ class Bench:
 
     def limits(self) -> None:
         """Each stage alone; a bare loop."""
-        records = self.count(3_000_000)
-        if not self.only.search("limits: alone"):
+        if not self.only.search("limits"):
             return
+        records = self.count(LIMITS_RECORDS)
         topic = self.topic("100 B", records)
         for number in range(min(self.rounds, 3)):
-            try:
-                found = alone.stages(self.stand, topic, f"alone-{number}", records)
-            except RuntimeError as failed:
-                console.print(f"stages alone: {failed}")
-                continue
-            for name, copy in found.items():
-                self.measure(f"limits: {name}", "reo", number, copy.as_row)
-            self.measure("limits: bare loop", "confluent-kafka", number, lambda: alone.bare_loop(self.stand, topic, records, PARTITIONS))
+            for name, copy in (("stage one alone", alone.stage_one), ("stage two alone", alone.stage_two)):  # the second reads what the first wrote
+                self.measure(f"limits: {name}", "reo", number, partial(copy, self.stand, topic, f"alone-{number}", records))
+            self.measure("limits: bare loop", "confluent-kafka", number, partial(alone.bare_loop, self.stand, topic, records, PARTITIONS))
 
 
 def machine(given: argparse.Namespace) -> Figures:

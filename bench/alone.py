@@ -8,29 +8,33 @@ from typing import Any, cast
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.contenders import Reo
-from bench.copying import Copy, copied, until
+from bench.copying import copied, until
 from bench.stand import Stand
 from common.records import Consumed
 
 BARE = "bare"
 
 
-def stages(stand: Stand, topic: str, label: str, records: int) -> dict[str, Copy]:
-    """One after the other: source to intermediate topic, then intermediate topic to destination."""
+def stage_one(stand: Stand, topic: str, label: str, records: int) -> dict[str, Any]:
+    """From the source to the intermediate topic, which nobody reads."""
     stand.clear()
     _first_frontiers(stand, topic, label)
-    return {"stage one alone": copied(stand, Reo(stand, topic, label, "replicator"), f"{topic}-proxy", records),
-            "stage two alone": copied(stand, Reo(stand, topic, label, "deduplicator"), topic, records)}
+    return copied(stand, Reo(stand, topic, label, "replicator"), f"{topic}-proxy", records).as_row()
+
+
+def stage_two(stand: Stand, topic: str, label: str, records: int) -> dict[str, Any]:
+    """From the intermediate topic, as `stage_one` has left it, to the destination."""
+    return copied(stand, Reo(stand, topic, label, "deduplicator"), topic, records).as_row()
 
 
 def _first_frontiers(stand: Stand, topic: str, label: str) -> None:
     """Stage one begins at a frontier, and stage two makes the first one."""
-    stage_two = Reo(stand, topic, label, "deduplicator")
-    stage_two.start()
+    brief = Reo(stand, topic, label, "deduplicator")
+    brief.start()
     try:
-        until(stage_two, lambda: stage_two.service.total("reo_ready", stage="deduplicator") == 1)
+        until(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)
     finally:
-        stage_two.stop()
+        brief.stop()
 
 
 def bare_loop(stand: Stand, topic: str, records: int, partitions: int) -> dict[str, float]:

@@ -27,8 +27,8 @@ OFFSET_MAX = 2**63 - 1
 TIMESTAMP_KINDS = (-1, 0, 1)
 """Spark's `timestampType`: none, create time, log-append time."""
 
-
 FIELDS = itemgetter("p", "o", "t", "k", "e", "b", "s", "i")
+"""All of them at once, in C: it is done for every record."""
 
 
 class Origin(TypedDict):

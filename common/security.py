@@ -69,8 +69,11 @@ class Security:
                                "ssl.key.location": self.ssl_key_file})
         return options
 
-    def java(self) -> dict[str, str]:
-        """For Kafka's Java client."""
+    def spark(self) -> dict[str, str]:
+        """For Kafka's Java client as Spark makes it: its options are Spark's, behind `kafka.`."""
+        return {f"kafka.{name}": value for name, value in self._java().items()}
+
+    def _java(self) -> dict[str, str]:
         options = {"security.protocol": self.security_protocol}
         if self.with_sasl:
             options |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": self._jaas()}
@@ -90,8 +93,9 @@ class Security:
         context = ssl.create_default_context(cafile=self.ssl_ca_file or None)
         for address in bootstrap_servers.split(","):
             host, _, port = address.strip().rpartition(":")
+            host = host.strip("[]")  # as IPv6 is written before a port
             try:
-                with socket.create_connection((host.strip("[]"), int(port)), PROBE_S) as connection, context.wrap_socket(connection, server_hostname=host):
+                with socket.create_connection((host, int(port)), PROBE_S) as connection, context.wrap_socket(connection, server_hostname=host):
                     pass
             except ssl.SSLCertVerificationError as failed:
                 return f"{address.strip()}: {failed.verify_message}"

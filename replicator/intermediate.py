@@ -17,7 +17,7 @@ from common.settings import Settings
 def options(settings: Settings) -> dict[str, str]:
     """The sink's options."""
     return {
-        **{f"kafka.{name}": value for name, value in settings.destination.security.java().items()},
+        **settings.destination.security.spark(),
         "kafka.bootstrap.servers": settings.destination.bootstrap_servers,
         "kafka.client.id": f"{settings.application}-replicator-intermediate",
         "kafka.acks": "all",

@@ -18,7 +18,7 @@ def options(settings: Settings, starts: Mapping[int, int]) -> dict[str, str]:
     """The reader's options; `starts` are the first offsets, one per partition, and name all partitions that are read."""
     topic = settings.source_topic
     return {
-        **{f"kafka.{name}": value for name, value in settings.source.security.java().items()},
+        **settings.source.security.spark(),
         "kafka.bootstrap.servers": settings.source.bootstrap_servers,
         "kafka.client.id": f"{settings.application}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not the source's records

@@ -77,11 +77,10 @@ def per_record(work: Callable[[int], Callable[[], object]]) -> float:
 
 
 class Recorded:
-    """Stands for the client on both sides: hands one batch out and takes what is written, at the price of a C function."""
+    """As the intermediate topic: hands one batch out, at the price of a C function."""
 
     def __init__(self, messages: list[Consumed]) -> None:
         self.messages = messages
-        self.written: list[Any] = []
 
     def batch(self, records_max: int) -> list[Consumed]:
         """As Intermediate.batch."""
