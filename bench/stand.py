@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from bench.processes import Usage, usage_of
 from common import positions
 from common.errors import ReoError
+from common.routes import Place
 from reo.demo.broker import Broker
 
 JARS = Path(__file__).parent.parent / "jars" / "broker"
@@ -42,7 +43,7 @@ class Stand:
         if found is None or not found.partitions:
             return 0
         try:
-            return sum(positions.ends(self.admin, topic, found.partitions, committed_only).values())
+            return sum(positions.ends(self.admin, [Place(topic, partition) for partition in found.partitions], committed_only).values())
         except (KafkaException, ReoError):  # made a moment ago: no leader yet
             return 0
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from common import positions
 from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
+from common.routes import Place
 from common.settings import Settings
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -31,26 +32,25 @@ class Commit(NamedTuple):
 
 
 class Group:
-    """The group of one copy, on its intermediate topic."""
+    """The group of one service, on its intermediate topics."""
 
     def __init__(self, settings: Settings, client: AdminClient) -> None:
         self.settings = settings
         self.client = client
         self.name = settings.application
-        self.topic = settings.intermediate_topic
 
-    def commits(self, partitions: Iterable[int]) -> dict[int, Commit]:
+    def commits(self, places: Iterable[Place]) -> dict[Place, Commit]:
         """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided."""
-        asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(self.topic, partition) for partition in partitions])
+        asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
         answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
             [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
         for answer in answers:
             if answer.error is not None:
                 raise HangingTransaction(
-                    f"the offsets of group {self.name} on {self.topic}-{answer.partition} are undecided ({answer.error.name()}): "
-                    f"a transaction that sent them is neither committed nor aborted. {self.to_abort(OFFSETS_TOPIC, self._offsets_partition)}. "
+                    f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are undecided ({answer.error.name()}): "
+                    f"a transaction that sent them is neither committed nor aborted. {self.to_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. "
                     "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
-        return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+        return {Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
 
     def check_stopped(self) -> None:
         """ServiceRuns while the group has members."""
@@ -58,23 +58,23 @@ class Group:
         if found.members:
             raise self._runs(", ".join(sorted({f"{member.client_id} on {member.host}" for member in found.members})))
 
-    def commit(self, commits: Mapping[int, Commit]) -> None:
+    def commit(self, commits: Mapping[Place, Commit]) -> None:
         """Commit for a group without members, all partitions in one request; ServiceRuns when it has some by now."""
-        places = [TopicPartition(self.topic, partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in commits.items()]
+        places = [TopicPartition(*place, commit.intermediate_offset, commit.metadata or "") for place, commit in commits.items()]
         answers = self._asked("committing", lambda: self.client.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.name, places)], request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions)
         for answer in answers:
             if answer.error is not None and answer.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
                 raise self._runs("joined just now")
             if answer.error is not None:
-                self._asked(f"committing {self.topic}-{answer.partition}", lambda error=answer.error: _raised(error))  # type: ignore[misc]
+                self._asked(f"committing {answer.topic}-{answer.partition}", lambda error=answer.error: _raised(error))  # type: ignore[misc]
 
-    def to_abort(self, topic: str, partition: int) -> str:
+    def to_abort(self, held_up: Place) -> str:
         """What to run against a transaction that holds this partition up; where it begins there is the partition's last stable offset."""
         tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination.bootstrap_servers}"
-        place = f"--topic {topic} --partition {partition}"
+        place = f"--topic {held_up.topic} --partition {held_up.partition}"
         try:
-            begin: int | str = positions.ends(self.client, topic, [partition], committed_only=True)[partition]
+            begin: int | str = positions.ends(self.client, [held_up], committed_only=True)[held_up]
         except ReoError:
             begin = "<its CurrentTransactionStartOffset there>"
         timeout_ms = self.settings.number("deduplicator.transaction_timeout_ms")

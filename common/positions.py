@@ -20,6 +20,7 @@ from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
 from common.records import Consumed
+from common.routes import Place
 
 POLL_S = 5.0
 FROM_BEGINNING = OFFSET_BEGINNING
@@ -34,41 +35,45 @@ class Committed:
     frontier: Frontier
 
 
-def listed(client: AdminClient, topic: str, partitions: Iterable[int], spec: OffsetSpec, committed_only: bool = False) -> dict[int, int]:
-    """Offsets per partition. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
+def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False) -> dict[Place, int]:
+    """Offsets per place. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    asked = {TopicPartition(topic, partition): spec for partition in partitions}
+    asked = {TopicPartition(*place): spec for place in places}
+    names = sorted({place.topic for place in asked})
 
-    def ask() -> dict[int, int]:
+    def ask() -> dict[Place, int]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return {partition.partition: future.result().offset for partition, future in futures.items()}
+            return {Place(place.topic, place.partition): future.result().offset for place, future in futures.items()}
         except KafkaException:
-            client.list_topics(topic, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
+            for name in names:
+                client.list_topics(name, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
             raise
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
-    return patiently(f"reading the offsets of topic {topic}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
+    return patiently(f"reading the offsets of topic {', '.join(names)}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
 
 
-def ends(client: AdminClient, topic: str, partitions: Iterable[int], committed_only: bool = False) -> dict[int, int]:
+def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False) -> dict[Place, int]:
     """The next offset of each partition."""
-    return listed(client, topic, partitions, OffsetSpec.latest(), committed_only)
+    return listed(client, places, OffsetSpec.latest(), committed_only)
 
 
-def beginnings(client: AdminClient, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+def beginnings(client: AdminClient, places: Iterable[Place]) -> dict[Place, int]:
     """The first offset that each partition still has."""
-    return listed(client, topic, partitions, OffsetSpec.earliest())
+    return listed(client, places, OffsetSpec.earliest())
 
 
-def committed(consumer: Consumer, topic: str, partitions: Iterable[int], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[int, Committed]:
+def committed(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, Committed]:
     """The group's commits; a partition without one is left out. Offsets of an open transaction are waited for (KIP-447).
 
     Raises HangingTransaction or another translated error when the answer does not come; FrontierUnreadable when a commit
     is not ours.
     """
-    asked = [TopicPartition(topic, partition) for partition in partitions]
-    doing = f"reading the frontier of group on topic {topic}"
+    asked = [TopicPartition(*place) for place in places]
+    if not asked:
+        return {}
+    doing = f"reading the frontier of group on topic {', '.join(sorted({place.topic for place in asked}))}"
     try:
         answers = consumer.committed(asked, timeout=timeout_s)
     except KafkaException as failed:
@@ -79,30 +84,30 @@ def committed(consumer: Consumer, topic: str, partitions: Iterable[int], timeout
             raise translate(answer.error, doing)
         if answer.offset >= 0:
             try:
-                found[answer.partition] = Committed(answer.offset, frontiers.decode(answer.metadata))
+                found[Place(answer.topic, answer.partition)] = Committed(answer.offset, frontiers.decode(answer.metadata))
             except ValueError as reason:
-                raise FrontierUnreadable(f"the committed offset of {topic}-{answer.partition} carries no frontier of reo ({reason}): another application "
-                                         "commits with this group (then set application to a name of its own), or its offsets were reset (stop the service; "
-                                         "`reo recover` finds the frontier from the data)") from None
+                raise FrontierUnreadable(f"the committed offset of {answer.topic}-{answer.partition} carries no frontier of reo ({reason}): another "
+                                         "application commits with this group (then set application to a name of its own), or its offsets were reset (stop the "
+                                         "service; `reo recover` finds the frontier from the data)") from None
     return found
 
 
-def newest_origins(reader: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, Origin]:
+def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin]:
     """The origin of the last record of each intermediate partition; `ranges` are (beginning, end). Empty partitions are left out."""
-    wanted = {partition: end - 1 for partition, (beginning, end) in ranges.items() if end > beginning}
-    found: dict[int, Origin] = {}
+    wanted = {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning}
+    found: dict[Place, Origin] = {}
     if not wanted:
         return found
-    reader.assign([TopicPartition(topic, partition, offset) for partition, offset in wanted.items()])
+    reader.assign([TopicPartition(*place, offset) for place, offset in wanted.items()])
     deadline = time.monotonic() + POLL_S
     try:
         while len(found) < len(wanted) and time.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None or message.error() is not None:
                 continue
-            partition = message.partition()
-            if partition not in found:
-                found[partition] = origin_of(message)
+            place = Place(message.topic(), message.partition())
+            if place not in found:
+                found[place] = origin_of(message)
     finally:
         reader.unassign()
     return found
@@ -124,7 +129,7 @@ def origin_of(message: Consumed) -> Origin:
     return origin
 
 
-def visible(reader: Consumer, topic: str, begins: Mapping[int, int]) -> Generator[Consumed]:
+def visible(reader: Consumer, begins: Mapping[Place, int]) -> Generator[Consumed]:
     """Every visible record of the partitions from the given offsets up to what is there now, then the end.
 
     The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
@@ -132,26 +137,26 @@ def visible(reader: Consumer, topic: str, begins: Mapping[int, int]) -> Generato
     """
     if not begins:
         return
-    reader.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
-    unfinished = set(begins)
+    reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
+    unfinished: set[tuple[str, int]] = set(begins)
     try:
         while unfinished:
             for message in cast(list[Consumed], reader.consume(1000, 0.05)):
-                error = message.error()
+                error, place = message.error(), (message.topic(), message.partition())
                 if error is None:
-                    if message.partition() in unfinished:
+                    if place in unfinished:
                         yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(message.partition())
+                    unfinished.discard(place)
                 else:
-                    raise translate(error, f"reading {topic}-{message.partition()}")
+                    raise translate(error, f"reading {place[0]}-{place[1]}")
     finally:
         reader.unassign()
 
 
-def first_visible(reader: Consumer, topic: str, partition: int, begin: int, end: int) -> int | None:
+def first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int | None:
     """The offset of the first visible record in [begin, end), or None: there may be markers and aborted records only."""
     if begin >= end:
         return None
-    found = next((message.offset() for message in visible(reader, topic, {partition: begin})), end)
+    found = next((message.offset() for message in visible(reader, {place: begin})), end)
     return found if found < end else None

@@ -22,6 +22,7 @@ from typing import Any
 
 from common import points, settings_file
 from common.errors import SettingsInvalid
+from common.routes import Route
 from common.security import Security
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
 
@@ -59,6 +60,7 @@ class Settings:
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
         self.intermediate_topic = self.text("intermediate.topic") or f"{self.destination_topic}-proxy"
+        self.routes = (Route(self.source_topic, self.destination_topic, self.intermediate_topic),)
         self.application = self.text("application") or f"reo-{self.destination_topic}"
         self.instance = self.text("instance") or socket.gethostname()
         self.stop_at_end = bool(self.values["stop_at_end"])

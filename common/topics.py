@@ -7,6 +7,7 @@ nothing else. The destination has at least as many. `prepare` is idempotent; eve
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from common.errors import ClusterUnreachable, Cycle, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
+from common.routes import Place, Route
 from common.settings import Cluster, Settings
 
 log = logging.getLogger(__name__)
@@ -43,31 +45,42 @@ class Topic:
         return identity_of(self.cluster_id, self.name, self.topic_id)
 
 
-def describe(client: AdminClient, name: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic | None:
-    """The topic, or None when it does not exist; KafkaException when the cluster does not answer."""
+def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:
+    """The topics by name, without those that do not exist; KafkaException when the cluster does not answer."""
     cluster_id = client.describe_cluster(request_timeout=timeout_s).result().cluster_id
-    try:
-        found = client.describe_topics(TopicCollection([name]), request_timeout=timeout_s)[name].result()
-    except KafkaException as failed:
-        if failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return None
-        raise
-    topic_id = str(found.topic_id)
-    return Topic(name, "" if topic_id == NO_TOPIC_ID else topic_id, len(found.partitions), cluster_id)
+    found = {}
+    futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s) if names else {}
+    for name, future in futures.items():
+        try:
+            topic = future.result()
+        except KafkaException as failed:
+            if failed.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+        else:
+            topic_id = str(topic.topic_id)
+            found[name] = Topic(name, "" if topic_id == NO_TOPIC_ID else topic_id, len(topic.partitions), cluster_id)
+    return found
 
 
-def look_up(cluster: Cluster, client: AdminClient, name: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic | None:
-    """The topic, or None; asked until the cluster answers, for at most about `timeout_s`: then ClusterUnreachable, or AccessRefused."""
-    return once_reachable(cluster, client, timeout_s, lambda: describe(client, name, min(timeout_s, REQUEST_TIMEOUT_S)))
+def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:
+    """The topics that exist; asked until the cluster answers, for at most about `timeout_s`: then ClusterUnreachable, or AccessRefused."""
+    return once_reachable(cluster, client, timeout_s, lambda: describe(client, names, min(timeout_s, REQUEST_TIMEOUT_S)))
 
 
-def source(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> Topic:
-    """The source topic; TopicMissing when there is none."""
-    topic = look_up(settings.source, client, settings.source_topic, timeout_s)
-    if topic is None:
-        raise TopicMissing(f"the source topic {settings.source_topic} does not exist at {settings.source.bootstrap_servers}: "
-                           "create it, or correct source.topic")
-    return topic
+def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Route, Topic]:
+    """Every route and its source topic as it is now; TopicMissing when there is none."""
+    routes = settings.routes
+    found = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
+    for route in routes:
+        if route.source_topic not in found:
+            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}: "
+                               "create it, or correct source.topic")
+    return {route: found[route.source_topic] for route in routes}
+
+
+def intermediates(copied: Mapping[Route, Topic]) -> list[Place]:
+    """Every intermediate partition that these sources need."""
+    return [route.intermediate(partition) for route, source in copied.items() for partition in range(source.partitions)]
 
 
 def check_identity(copied: str, now: Topic) -> None:
@@ -77,34 +90,47 @@ def check_identity(copied: str, now: Topic) -> None:
                               "deleted and made again, or the address leads to another cluster. To copy the new one, give it another destination.topic")
 
 
-def prepare(settings: Settings) -> Topic:
-    """Create or extend what is missing, refuse what can not hold an exact copy, and return the source topic."""
+def prepare(settings: Settings) -> dict[Route, Topic]:
+    """Create or extend what is missing, refuse what can not hold an exact copy, and return the routes with their source topics."""
     timeout_s = settings.number("connect_timeout_s")
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
-    copied = source(settings, source_admin, timeout_s)
-    intermediate, destination = (look_up(settings.destination, destination_admin, name, timeout_s)
-                                 for name in (settings.intermediate_topic, settings.destination_topic))
-    if destination is not None and destination.identity == copied.identity:
-        raise Cycle(f"source and destination are the same topic of the same cluster ({copied.name}, cluster {copied.cluster_id}): "
+    copied = sources(settings, source_admin, timeout_s)
+    names = {name for route in copied for name in (route.intermediate_topic, route.destination_topic)}
+    existing = look_up(settings.destination, destination_admin, names, timeout_s)
+    for route, source in copied.items():
+        _check_partitions(source, existing.get(route.intermediate_topic), existing.get(route.destination_topic))
+    for route, source in copied.items():
+        _make_both(settings, source_admin, destination_admin, route, source, existing)
+    return copied
+
+
+def _check_partitions(source: Topic, intermediate: Topic | None, destination: Topic | None) -> None:
+    """Cycle or TopicsUnfit before anything is made."""
+    if destination is not None and destination.identity == source.identity:
+        raise Cycle(f"source and destination are the same topic of the same cluster ({source.name}, cluster {source.cluster_id}): "
                     "give destination.topic another name")
-    if intermediate is not None and intermediate.partitions > copied.partitions:
-        raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {copied.partitions}: "
+    if intermediate is not None and intermediate.partitions > source.partitions:
+        raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {source.partitions}: "
                           "they have to be equal; name another intermediate.topic")
-    followed = intermediate.partitions if intermediate is not None else copied.partitions
+    followed = intermediate.partitions if intermediate is not None else source.partitions
     if destination is not None and destination.partitions < followed:
-        raise TopicsUnfit(f"the destination topic {destination.name} has {destination.partitions} partitions, the source topic {copied.partitions}: "
+        raise TopicsUnfit(f"the destination topic {destination.name} has {destination.partitions} partitions, the source topic {source.partitions}: "
                           "add partitions to it, or name another destination.topic")
-    config = _config_of(source_admin, settings.source, copied.name)
+
+
+def _make_both(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
+               existing: Mapping[str, Topic]) -> None:
+    """The intermediate and the destination topic of a route, made or extended, and looked at."""
+    config = _config_of(source_admin, settings.source, source.name)
     replication = settings.number("topics.replication_factor")
     limit = int(config.get("max.message.bytes", 1_048_588))
-    _make(destination_admin, settings.destination, destination, NewTopic(
-        settings.destination_topic, copied.partitions, replication, config=config | {"message.timestamp.type": "CreateTime"}))
-    _make(destination_admin, settings.destination, intermediate, NewTopic(
-        settings.intermediate_topic, copied.partitions, replication, config={
+    _make(destination_admin, settings.destination, existing.get(route.destination_topic), NewTopic(
+        route.destination_topic, source.partitions, replication, config=config | {"message.timestamp.type": "CreateTime"}))
+    _make(destination_admin, settings.destination, existing.get(route.intermediate_topic), NewTopic(
+        route.intermediate_topic, source.partitions, replication, config={
             "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1",  # nothing expires unread; stage two purges what it has committed
             "max.message.bytes": str(limit + WRAPPED_EXTRA_BYTES), "message.timestamp.type": "LogAppendTime"}))
-    _check_existing(destination_admin, settings, limit)
-    return copied
+    _check_existing(destination_admin, settings, route, limit)
 
 
 def _config_of(client: AdminClient, cluster: Cluster, name: str) -> dict[str, str]:
@@ -148,15 +174,15 @@ def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted:
             raise translate(failed.args[0], f"creating topic {wanted.topic} on the {cluster.name} cluster") from None
 
 
-def _check_existing(client: AdminClient, settings: Settings, source_limit: int) -> None:
+def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
     """TopicsUnfit for topics that can not hold an exact copy; a warning for a destination that takes smaller records."""
-    wrapped_limit = bytes_max(client, settings.destination, settings.intermediate_topic)
+    wrapped_limit = bytes_max(client, settings.destination, route.intermediate_topic)
     if wrapped_limit < source_limit:  # a producer would split refused batches without end, and copy nothing
-        raise TopicsUnfit(f"the intermediate topic {settings.intermediate_topic} takes batches of up to {wrapped_limit} bytes, the source topic has up to "
+        raise TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {wrapped_limit} bytes, the source topic has up to "
                           f"{source_limit}: set its max.message.bytes to at least {source_limit + WRAPPED_EXTRA_BYTES}")
-    entries = _all_config(client, settings.destination, settings.destination_topic)
+    entries = _all_config(client, settings.destination, route.destination_topic)
     if str(entries["message.timestamp.type"].value) != "CreateTime":
-        raise TopicsUnfit(f"the destination topic {settings.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
+        raise TopicsUnfit(f"the destination topic {route.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
                           "set it to CreateTime")
     limit = int(entries["max.message.bytes"].value)
     if limit < source_limit:

@@ -24,6 +24,7 @@ from common.frontier import Frontier
 from common.metrics import TORN
 from common.positions import visible
 from common.records import Consumed
+from common.routes import Place
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
 
@@ -36,8 +37,7 @@ SURPLUS_MAX = 100_000
 class Surplus:
     """Visible records of one destination partition that the frontier does not know of, and where the last known one is."""
 
-    topic: str
-    partition: int
+    place: Place
     known: int
     records: deque[tuple[int, Record]] = field(default_factory=deque)
 
@@ -50,64 +50,61 @@ class Surplus:
             offset, there = self.records[0]
             if there != record:
                 raise ForeignWriter(
-                    f"the record on {self.topic}-{self.partition} at offset {offset} was not written by this copy: somebody else writes to the destination "
+                    f"the record on {self.place} at offset {offset} was not written by this copy: somebody else writes to the destination "
                     "topic. Stop the other writer; then copy to a new topic, or delete that record")
             self.records.popleft()
             self.known = offset
             covered += 1
         if covered:
-            TORN.labels(self.topic, str(self.partition)).inc(covered)
-            log.warning("%s-%d: %d records of a torn transaction are at the destination already; the frontier moves over them",
-                        self.topic, self.partition, covered)
+            TORN.labels(self.place.topic, str(self.place.partition)).inc(covered)
+            log.warning("%s: %d records of a torn transaction are at the destination already; the frontier moves over them", self.place, covered)
         return covered
 
 
-def held_against_data(reader: Consumer, topic: str, frontiers: Mapping[int, Frontier], beginnings: Mapping[int, int], ends: Mapping[int, int],
-                      compacted: bool) -> tuple[dict[int, Output], dict[int, Surplus]]:
-    """Read each partition after its known record; where the output stands, and what is there beyond the frontier.
+def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beginnings: Mapping[Place, int], ends: Mapping[Place, int],
+                      compacted: AbstractSet[str]) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
+    """Read each destination partition after its known record; where the output stands, and what is there beyond the frontier.
 
-    Retention takes the oldest records, so what it took begins before `beginnings`; compaction takes any, so there fewer records
-    than were sent prove nothing.
+    Retention takes the oldest records, so what it took begins before `beginnings`; compaction (of the topics named) takes any, so there
+    fewer records than were sent prove nothing.
     """
-    for partition, frontier in frontiers.items():
-        if frontier.destination_known >= ends[partition]:
-            raise _truncated(topic, partition, f"record {frontier.destination_known} was written, the partition ends at {ends[partition]}")
-    begins = {partition: max(frontier.destination_known + 1, beginnings[partition]) for partition, frontier in frontiers.items()}
+    for place, frontier in frontiers.items():
+        if frontier.destination_known >= ends[place]:
+            raise _truncated(place, f"record {frontier.destination_known} was written, the partition ends at {ends[place]}")
+    begins = {place: max(frontier.destination_known + 1, beginnings[place]) for place, frontier in frontiers.items()}
     counted = dict.fromkeys(frontiers, 0)
-    outputs = {partition: Output(frontier.destination_known, 0) for partition, frontier in frontiers.items()}
-    surplus: dict[int, Surplus] = {}
-    for message in visible(reader, topic, begins):
-        partition, offset = message.partition(), message.offset()
-        if counted[partition] < frontiers[partition].sent:
-            counted[partition] += 1
-            outputs[partition].known = offset
+    outputs = {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}
+    surplus: dict[Place, Surplus] = {}
+    for message in visible(reader, begins):
+        place, offset = Place(message.topic(), message.partition()), message.offset()
+        if counted[place] < frontiers[place].sent:
+            counted[place] += 1
+            outputs[place].known = offset
         else:
-            _add(surplus.setdefault(partition, Surplus(topic, partition, outputs[partition].known)), message)
-    vanishing = {partition for partition, frontier in frontiers.items() if compacted or beginnings[partition] > frontier.destination_known + 1}
-    _missing(topic, frontiers, counted, vanishing)
+            _add(surplus.setdefault(place, Surplus(place, outputs[place].known)), message)
+    vanishing = {place for place, frontier in frontiers.items() if place.topic in compacted or beginnings[place] > frontier.destination_known + 1}
+    _missing(frontiers, counted, vanishing)
     return outputs, surplus
 
 
 def _add(found: Surplus, message: Consumed) -> None:
     found.records.append((message.offset(), (message.key(), message.value(), message.headers() or [], message.timestamp()[1])))
     if len(found.records) > SURPLUS_MAX:
-        raise ForeignWriter(f"{found.topic}-{found.partition} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
+        raise ForeignWriter(f"{found.place} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
                             "write. If somebody else writes to the destination topic, stop the other writer, then copy to a new topic. If the group's "
                             "offsets were set back, stop the service and run `reo recover`")
 
 
-def _missing(topic: str, frontiers: Mapping[int, Frontier], counted: Mapping[int, int], vanishing: AbstractSet[int]) -> None:
-    for partition, frontier in frontiers.items():
-        if counted[partition] == frontier.sent:
+def _missing(frontiers: Mapping[Place, Frontier], counted: Mapping[Place, int], vanishing: AbstractSet[Place]) -> None:
+    for place, frontier in frontiers.items():
+        if counted[place] == frontier.sent:
             continue
-        if partition not in vanishing:
-            seen = f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[partition]} are there"
-            raise _truncated(topic, partition, seen)
-        log.warning("%s-%d: %d of the last %d records are gone by retention or compaction; the frontier can not be checked", topic, partition,
-                    frontier.sent - counted[partition], frontier.sent)
+        if place not in vanishing:
+            raise _truncated(place, f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[place]} are there")
+        log.warning("%s: %d of the last %d records are gone by retention or compaction; the frontier can not be checked", place,
+                    frontier.sent - counted[place], frontier.sent)
 
 
-def _truncated(topic: str, partition: int, seen: str) -> DestinationTruncated:
-    return DestinationTruncated(f"{topic}-{partition} lacks records that were committed ({seen}): the destination cluster lost data or records were deleted. "
+def _truncated(place: Place, seen: str) -> DestinationTruncated:
+    return DestinationTruncated(f"{place} lacks records that were committed ({seen}): the destination cluster lost data or records were deleted. "
                                 "Copy to a new topic, or restore this one")
-

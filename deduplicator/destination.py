@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from common import points
+from common.routes import Place
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
 
@@ -29,12 +30,12 @@ class Output:
 class Destination(Protocol):
     """A transaction at a time: begin, write, commit; `abort` after a failure of the caller's own."""
 
-    outputs: dict[int, Output]
+    outputs: dict[Place, Output]
 
     def begin(self) -> None:
         """Open a transaction."""
 
-    def write(self, partition: int, records: Sequence[Record]) -> None:
+    def write(self, place: Place, records: Sequence[Record]) -> None:
         """Write records in order to one partition, in the open transaction."""
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
@@ -48,25 +49,24 @@ class Destination(Protocol):
 
 
 class KafkaDestination:
-    """Records go to the topic's partition of the same number, with their own timestamp."""
+    """Records go to a partition of a topic, with their own timestamp."""
 
-    def __init__(self, topic: str, producers: InTurn) -> None:
-        self.topic = topic
+    def __init__(self, producers: InTurn) -> None:
         self.producers = producers
-        self.outputs: dict[int, Output] = {}
+        self.outputs: dict[Place, Output] = {}
         self._client: Producer | None = None
-        self._delivered: dict[int, int] = {}
+        self._delivered: dict[Place, int] = {}
 
     def begin(self) -> None:
         """Open a transaction of the producer whose turn it is."""
         self._delivered = {}
         self._client = self.producers.begin()
 
-    def write(self, partition: int, records: Sequence[Record]) -> None:
+    def write(self, place: Place, records: Sequence[Record]) -> None:
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
-        produce, topic = client.produce, self.topic
+        produce, (topic, partition) = client.produce, place
         last = len(records) - 1
         try:
             for position, (key, value, headers, timestamp_ms) in enumerate(records):
@@ -78,8 +78,8 @@ class KafkaDestination:
                     except BufferError:  # the client's queue is full: let it send
                         client.poll(0.05)
         except KafkaException as failed:
-            raise self.producers.current.failed(failed, f"writing to {topic}-{partition}") from None
-        self.outputs[partition].sent += len(records)
+            raise self.producers.current.failed(failed, f"writing to {place}") from None
+        self.outputs[place].sent += len(records)
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
         """Offsets last, then EndTxn; afterwards the deliveries are known."""
@@ -90,8 +90,8 @@ class KafkaDestination:
         producer.commit()
         assert self._client is not None
         self._client.poll(0)
-        for partition, known in self._delivered.items():
-            self.outputs[partition] = Output(known, 0)
+        for place, known in self._delivered.items():
+            self.outputs[place] = Output(known, 0)
 
     def abort(self) -> None:
         """Abort, or throw the producer away when the abort is in doubt."""
@@ -105,9 +105,9 @@ class KafkaDestination:
 
     def _report(self, error: object, message: Any) -> None:
         if error is None and message.offset() >= 0:
-            self._delivered[message.partition()] = message.offset()
+            self._delivered[Place(message.topic(), message.partition())] = message.offset()
 
 
-def offsets_with_metadata(topic: str, positions: Mapping[int, tuple[int, str]]) -> list[TopicPartition]:
+def offsets_with_metadata(positions: Mapping[Place, tuple[int, str]]) -> list[TopicPartition]:
     """What `send_offsets_to_transaction` takes: per partition the next offset and the frontier's metadata string."""
-    return [TopicPartition(topic, partition, offset, metadata) for partition, (offset, metadata) in positions.items()]
+    return [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in positions.items()]

@@ -1,4 +1,4 @@
-"""The seam, stage two's side: the group's member on the intermediate topic.
+"""The seam, stage two's side: the group's member on the intermediate topics.
 
 It hands out batches, tells its owner which partitions came and went, and deletes what is committed. Callbacks of the group run
 inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`): giving partitions up therefore needs nothing
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -21,6 +21,7 @@ from common.errors import Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import LAG, PURGED, REBALANCES
 from common.records import Consumed
+from common.routes import Place
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
@@ -29,20 +30,19 @@ METADATA_MAGIC = b"CGMDv2:"
 
 
 class PositionGone(Exception):
-    """A partition's position is no longer on the intermediate topic."""
+    """A partition's position is no longer on its intermediate topic."""
 
 
 class Intermediate:
     """The consumer; `given` gets partitions and returns their offsets, `taken` gets those that are gone."""
 
-    def __init__(self, consumer: Consumer, topic: str, incremental: bool,
-                 given: Callable[[list[int]], Mapping[int, int]], taken: Callable[[list[int]], None]) -> None:
+    def __init__(self, consumer: Consumer, topics: Iterable[str], incremental: bool,
+                 given: Callable[[list[Place]], Mapping[Place, int]], taken: Callable[[list[Place]], None]) -> None:
         self.consumer = consumer
-        self.topic = topic
         self.incremental = incremental
         self.given = given
         self.taken = taken
-        consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def batch(self, records_max: int) -> list[Consumed]:
         """What is there now, at most `records_max`; waits WAIT_S for the first, so that a lone record is not held up."""
@@ -59,7 +59,7 @@ class Intermediate:
     def _failed(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             return PositionGone(error.str())
-        typed = translate(error, f"consuming {self.topic}")
+        typed = translate(error, "consuming an intermediate topic")
         return typed if isinstance(typed, Fenced) else StageFailed(str(typed))
 
     def member(self) -> Any:
@@ -79,28 +79,27 @@ class Intermediate:
         """Whether the group has this worker, with partitions or as a spare."""
         return parse_member(self.consumer.consumer_group_metadata())[0] >= 0
 
-    def seek(self, offsets: Mapping[int, int]) -> None:
+    def seek(self, offsets: Mapping[Place, int]) -> None:
         """Go on reading there."""
-        for partition, offset in offsets.items():
-            self.consumer.seek(TopicPartition(self.topic, partition, offset))
+        for place, offset in offsets.items():
+            self.consumer.seek(TopicPartition(*place, offset))
 
-    def report_lag(self, next_offsets: Mapping[int, int]) -> None:
+    def report_lag(self, next_offsets: Mapping[Place, int]) -> None:
         """Set the lag from what the last fetches said of the ends; asks nobody."""
-        for partition, next_offset in next_offsets.items():
-            _, end = self.consumer.get_watermark_offsets(TopicPartition(self.topic, partition), cached=True)
+        for place, next_offset in next_offsets.items():
+            _, end = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
             if end >= 0:
-                LAG.labels("deduplicator", self.topic, str(partition)).set(max(0, end - next_offset))
+                LAG.labels("deduplicator", place.topic, str(place.partition)).set(max(0, end - next_offset))
 
     def close(self) -> None:
         """Leave the group."""
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        numbers = [partition.partition for partition in partitions]
-        log.info("partitions %s of %s are assigned", numbers, self.topic)
+        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        log.info("%s are assigned", places)
         REBALANCES.labels("assigned").inc()
-        offsets = self.given(numbers)
-        placed = [TopicPartition(self.topic, partition, offsets[partition]) for partition in numbers]
+        placed = [TopicPartition(*place, offset) for place, offset in self.given(places).items()]
         (consumer.incremental_assign if self.incremental else consumer.assign)(placed)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -110,10 +109,10 @@ class Intermediate:
         self._gone("lost", consumer, partitions)
 
     def _gone(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        numbers = [partition.partition for partition in partitions]
-        log.info("partitions %s of %s are %s", numbers, self.topic, event)
+        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        log.info("%s are %s", places, event)
         REBALANCES.labels(event).inc()
-        self.taken(numbers)
+        self.taken(places)
         points.at("two: partitions gone")
         if self.incremental:
             consumer.incremental_unassign(partitions)
@@ -135,33 +134,33 @@ def parse_member(metadata: bytes) -> tuple[int, str]:
 
 
 class Purge:
-    """Deletes committed records of the intermediate topic now and then, as Kafka Streams does with its repartition topics."""
+    """Deletes committed records of the intermediate topics now and then, as Kafka Streams does with its repartition topics."""
 
-    def __init__(self, client: AdminClient, topic: str) -> None:
+    def __init__(self, client: AdminClient) -> None:
         self.client = client
-        self.topic = topic
         self.due = time.monotonic() + PURGE_EVERY_S
-        self.done: dict[int, int] = {}
+        self.done: dict[Place, int] = {}
         self.pending: dict[TopicPartition, Any] = {}
 
-    def up_to(self, committed: Mapping[int, int]) -> None:
+    def up_to(self, committed: Mapping[Place, int]) -> None:
         """Ask for the deletion of what is below the committed offsets, if it is time; never waits."""
         if time.monotonic() < self.due:
             return
         self.due = time.monotonic() + PURGE_EVERY_S
         self._collect()
-        wanted = [TopicPartition(self.topic, partition, offset) for partition, offset in committed.items() if offset > self.done.get(partition, 0)]
+        wanted = [TopicPartition(*place, offset) for place, offset in committed.items() if offset > self.done.get(place, 0)]
         if wanted and not self.pending:
             self.pending = self.client.delete_records(wanted)
 
     def _collect(self) -> None:
-        for place, future in list(self.pending.items()):
+        for asked, future in list(self.pending.items()):
             if not future.done():
                 continue
-            del self.pending[place]
+            del self.pending[asked]
+            place = Place(asked.topic, asked.partition)
             try:
                 future.result()
-                self.done[place.partition] = place.offset
-                PURGED.labels(self.topic, str(place.partition)).set(place.offset)
+                self.done[place] = asked.offset
+                PURGED.labels(place.topic, str(place.partition)).set(asked.offset)
             except KafkaException as failed:
-                log.warning("%s-%d can not be purged, it will grow: %s", self.topic, place.partition, failed.args[0].str())
+                log.warning("%s can not be purged, it will grow: %s", place, failed.args[0].str())

@@ -26,6 +26,7 @@ from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
 from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, Pulse
 from common.records import Consumed
+from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.destination import Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
@@ -35,18 +36,18 @@ from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import PartitionBatch, by_partition
 
 log = logging.getLogger(__name__)
-Work = dict[int, tuple[PartitionBatch, Decision]]
+Work = dict[Place, tuple[PartitionBatch, Decision]]
 
 
 class Loop:
-    """The state of one worker: what it holds for each of its partitions."""
+    """The state of one worker: what it holds for each of its partitions of the intermediate topics; `routes` says by topic where they lead."""
 
-    def __init__(self, settings: Settings, starter: Starter, destination: Destination, pulse: Pulse) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], starter: Starter, destination: Destination, pulse: Pulse) -> None:
+        self.routes = routes
         self.starter = starter
         self.destination = destination
         self.pulse = pulse
-        self.assigned: dict[int, Assigned] = {}
+        self.assigned: dict[Place, Assigned] = {}
         self.intermediate: Intermediate
         self.records_max = settings.number("deduplicator.transaction_records")
         self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
@@ -71,11 +72,11 @@ class Loop:
     def decided(self, messages: Iterable[Consumed]) -> Work:
         """Step 2, for every partition of the batch that is still ours."""
         work: Work = {}
-        for partition, batch in by_partition(messages).items():
-            state = self.assigned.get(partition)
+        for place, batch in by_partition(messages).items():
+            state = self.assigned.get(place)
             if state is not None:
-                work[partition] = (batch, decide(state.frontier.rule, batch.origins))
-                self._same_source(state, batch, work[partition][1])
+                work[place] = (batch, decide(state.frontier.rule, batch.origins))
+                self._same_source(state, batch, work[place][1])
         return work
 
     def transact(self, work: Work) -> None:
@@ -85,9 +86,9 @@ class Loop:
         self.destination.begin()
         points.at("two: begun")
         try:
-            written = {partition: self._write(partition, batch, decision) for partition, (batch, decision) in work.items()}
+            written = {place: self._write(place, batch, decision) for place, (batch, decision) in work.items()}
             points.at("two: written")
-            moved = {partition: self._moved(partition, batch.next_offset, decision.state) for partition, (batch, decision) in work.items()}
+            moved = {place: self._moved(place, batch.next_offset, decision.state) for place, (batch, decision) in work.items()}
             self._commit(moved, member)
         except RecordRefused as refused:
             raise RecordRefused(f"{refused} {_largest(work)}") from None
@@ -99,60 +100,64 @@ class Loop:
         points.at("two: committed")
         TRANSACTION_SECONDS.observe(time.monotonic() - begun)
         self.assigned.update(moved)
-        for partition, (batch, decision) in work.items():
-            self._count(partition, batch, decision, written[partition])
+        for place, (batch, decision) in work.items():
+            self._count(place, batch, decision, written[place])
 
-    def given(self, partitions: list[int]) -> Mapping[int, int]:
+    def given(self, places: list[Place]) -> Mapping[Place, int]:
         """Partitions were assigned, or have to be read again: their frontiers, checked; first ones are committed here."""
-        self.taken(partitions)
-        start = self.starter.start(partitions)
+        self.taken(places)
+        start = self.starter.start(places)
         points.at("two: frontier read")
         self.destination.outputs.update(start.outputs)
         while start.made:
             try:
                 self.destination.begin()
-                self._commit({partition: start.assigned[partition] for partition in start.made}, self.intermediate.member())
+                self._commit({place: start.assigned[place] for place in start.made}, self.intermediate.member())
                 points.at("two: first frontier made")
                 break
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
         self.assigned.update(start.assigned)
-        for partition, state in start.assigned.items():
-            FRONTIER.labels(self.settings.destination_topic, str(partition)).set(state.frontier.rule.frontier)
-        return {partition: state.next_offset for partition, state in start.assigned.items()}
+        for place, state in start.assigned.items():
+            FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
+        return {place: state.next_offset for place, state in start.assigned.items()}
 
-    def taken(self, partitions: list[int]) -> None:
+    def taken(self, places: list[Place]) -> None:
         """Partitions are gone: forget them."""
-        for partition in partitions:
-            self.assigned.pop(partition, None)
-            self.destination.outputs.pop(partition, None)
+        for place in places:
+            self.assigned.pop(place, None)
+            self.destination.outputs.pop(self._output(place), None)
 
-    def _write(self, partition: int, batch: PartitionBatch, decision: Decision) -> int:
+    def _output(self, place: Place) -> Place:
+        """Where the records of an intermediate partition go."""
+        return self.routes[place.topic].destination(place.partition)
+
+    def _write(self, place: Place, batch: PartitionBatch, decision: Decision) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
         records = batch.records(decision.accepted, self.zero_timestamp_ms)
-        surplus = self.assigned[partition].surplus
+        surplus, output = self.assigned[place].surplus, self._output(place)
         if surplus is not None:
             del records[:surplus.covers(records)]
-            self.destination.outputs[partition] = Output(surplus.known, 0)
+            self.destination.outputs[output] = Output(surplus.known, 0)
             if not surplus.records:
-                self.assigned[partition].surplus = None
+                self.assigned[place].surplus = None
         if records:
-            self.destination.write(partition, records)
+            self.destination.write(output, records)
         return len(records)
 
-    def _moved(self, partition: int, next_offset: int, rule: RuleState) -> Assigned:
-        state = self.assigned[partition]
+    def _moved(self, place: Place, next_offset: int, rule: RuleState) -> Assigned:
+        state = self.assigned[place]
         return Assigned(next_offset, replace(state.frontier, rule=rule), state.surplus)
 
-    def _commit(self, moved: Mapping[int, Assigned], member: object) -> None:
+    def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
         def offsets() -> list[TopicPartition]:
             positions = {}
-            for partition, state in moved.items():
-                output = self.destination.outputs[partition]
+            for place, state in moved.items():
+                output = self.destination.outputs[self._output(place)]
                 state.frontier = replace(state.frontier, destination_known=output.known, sent=output.sent)
-                positions[partition] = (state.next_offset, state.frontier.encode())
-            return offsets_with_metadata(self.settings.intermediate_topic, positions)
+                positions[place] = (state.next_offset, state.frontier.encode())
+            return offsets_with_metadata(positions)
 
         self.destination.commit(offsets, member)
 
@@ -164,13 +169,17 @@ class Loop:
                     f"stage one copies a source topic with identity {batch.origins[position]['i']}, this copy is of {state.frontier.source_identity}: it "
                     "was deleted and made again, or source.bootstrap_servers leads to another cluster. To copy the new one, give it another destination.topic")
 
-    def _count(self, partition: int, batch: PartitionBatch, decision: Decision, written: int) -> None:
-        topics = (self.settings.intermediate_topic, self.settings.destination_topic)
-        RECORDS_IN.labels("deduplicator", topics[0], str(partition)).inc(len(batch.messages))
-        RECORDS_OUT.labels("deduplicator", topics[1], str(partition)).inc(written)
+    def _count(self, place: Place, batch: PartitionBatch, decision: Decision, written: int) -> None:
+        intermediate, destination = ((there.topic, str(there.partition)) for there in (place, self._output(place)))
+        RECORDS_IN.labels("deduplicator", *intermediate).inc(len(batch.messages))
+        RECORDS_OUT.labels("deduplicator", *destination).inc(written)
         for reason, number in (("duplicate", decision.duplicates), ("stale", decision.stale), ("hole", decision.holes)):
-            DROPPED.labels(reason, topics[0], str(partition)).inc(number)
-        FRONTIER.labels(topics[1], str(partition)).set(decision.state.frontier)
+            DROPPED.labels(reason, *intermediate).inc(number)
+        FRONTIER.labels(*self._label(place)).set(decision.state.frontier)
+
+    def _label(self, place: Place) -> tuple[str, str]:
+        """A frontier is a source offset: its labels are the source's."""
+        return self.routes[place.topic].source_topic, str(place.partition)
 
 
 def _largest(work: Work) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -31,6 +31,7 @@ from common.group import Group
 from common.kafka_clients import admin, reader
 from common.origin import Origin
 from common.positions import Committed
+from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.check import Surplus, held_against_data
 from deduplicator.destination import Output
@@ -53,16 +54,18 @@ class Assigned:
 class Start:
     """The result for a set of partitions; `made` are those whose frontier is new and has to be committed before anything else."""
 
-    assigned: dict[int, Assigned] = field(default_factory=dict)
-    outputs: dict[int, Output] = field(default_factory=dict)
-    made: list[int] = field(default_factory=list)
+    assigned: dict[Place, Assigned] = field(default_factory=dict)
+    outputs: dict[Place, Output] = field(default_factory=dict)
+    """Of destination partitions; all else is of intermediate ones."""
+    made: list[Place] = field(default_factory=list)
 
 
 class Starter:
     """Finds the frontiers of partitions; holds the clients that it asks with."""
 
-    def __init__(self, settings: Settings, alive: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], alive: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
+        self.routes = routes
         self.alive = alive
         self.clock = clock
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
@@ -70,39 +73,42 @@ class Starter:
         self.admin = admin(settings.destination, settings)
         self.group = Group(settings, self.admin)
 
-    def start(self, partitions: Iterable[int]) -> Start:
-        """Frontiers for these partitions; a Stop when one is refused. Waits while the cluster is silent."""
-        wanted = sorted(partitions)
+    def start(self, places: Iterable[Place]) -> Start:
+        """Frontiers for these partitions of intermediate topics; a Stop when one is refused. Waits while the cluster is silent."""
+        wanted = sorted(places)
         if not wanted:
             return Start()
-        commits = self._committed()
-        destination = self._described(self.settings.destination_topic)
-        intermediate = self._described(self.settings.intermediate_topic)
-        if destination is None or intermediate is None:
+        commits = self._committed({place.topic for place in wanted})
+        routes = [self.routes[topic] for topic in {place.topic for place in wanted}]
+        names = {name for route in routes for name in (route.intermediate_topic, route.destination_topic)}
+        described = self._described(names)
+        if len(described) < len(names):
             topics.prepare(self.settings)
             return self.start(wanted)
-        ours = {partition: commits[partition] for partition in wanted
-                if partition in commits and commits[partition].frontier.destination_topic_id == destination.topic_id}
+        topic_ids = {route.intermediate_topic: described[route.destination_topic].topic_id for route in routes}
+        ours = {place: commits[place] for place in wanted
+                if place in commits and commits[place].frontier.destination_topic_id == topic_ids[place.topic]}
         result = Start()
-        result.outputs, surplus = self._checked(destination.name, {partition: commit.frontier for partition, commit in ours.items()})
-        result.assigned = {partition: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(partition)) for partition, commit in ours.items()}
-        self._make_first([partition for partition in wanted if partition not in ours], commits, destination, result)
-        self._anchor(intermediate.name, result)
+        result.outputs, surplus = self._checked({self._output(place): commit.frontier for place, commit in ours.items()})
+        result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
+        self._make_first([place for place in wanted if place not in ours], commits, topic_ids, result)
+        self._anchor(result)
         return result
 
-    def _committed(self) -> dict[int, Committed]:
-        """Every commit of the group on the intermediate topic; HangingTransaction when they stay undecided too long."""
+    def _output(self, place: Place) -> Place:
+        return self.routes[place.topic].destination(place.partition)
+
+    def _committed(self, names: Collection[str]) -> dict[Place, Committed]:
+        """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
         undecided_since: float | None = None
-        name = self.settings.intermediate_topic
         while True:
             self.alive()
             try:
-                intermediate = self._described(name)
-                partitions = range(intermediate.partitions if intermediate else 0)
+                places = [Place(name, partition) for name, topic in self._described(names).items() for partition in range(topic.partitions)]
                 try:
-                    return positions.committed(self.reader, name, partitions)
+                    return positions.committed(self.reader, places)
                 except (ClusterUnreachable, HangingTransaction):
-                    self.group.commits(partitions)  # a consumer says of undecided offsets what it says of a silent cluster: no answer in time
+                    self.group.commits(places)  # a consumer says of undecided offsets what it says of a silent cluster: no answer in time
                     undecided_since = None
                     raise
             except HangingTransaction as hanging:
@@ -115,78 +121,81 @@ class Starter:
                 log.warning("the frontier can not be read yet: %s", silent)
             time.sleep(0.2)
 
-    def _checked(self, name: str, frontiers: dict[int, Frontier]) -> tuple[dict[int, Output], dict[int, Surplus]]:
-        """The frontiers held against the data. Nothing is called missing while something is undecided.
+    def _checked(self, frontiers: dict[Place, Frontier]) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
+        """The frontiers of destination partitions held against the data. Nothing is called missing while something is undecided.
 
         A coordinator writes the markers of a transaction one after the other, so right after a commit a frontier can be readable
         and its records not yet (found by `proof`).
         """
-        compacted = topics.compacted(self.admin, self.settings.destination, name)
+        names = {place.topic for place in frontiers}
+        compacted = {name for name in names if topics.compacted(self.admin, self.settings.destination, name)}
         deadline = time.monotonic() + self.undecided_s
         while True:
             self.alive()
-            beginnings, ends = (ask(self.admin, name, frontiers) for ask in (positions.beginnings, positions.ends))
-            decided = positions.ends(self.admin, name, frontiers, committed_only=True) == ends
+            beginnings, ends = (ask(self.admin, frontiers) for ask in (positions.beginnings, positions.ends))
+            decided = positions.ends(self.admin, frontiers, committed_only=True) == ends
             try:
-                return held_against_data(self.reader, name, frontiers, beginnings, ends, compacted)
+                return held_against_data(self.reader, frontiers, beginnings, ends, compacted)
             except DestinationTruncated as missing:
                 if decided:
                     raise
+                where = ", ".join(sorted(names))
                 if time.monotonic() > deadline:
-                    raise HangingTransaction(f"a transaction on {name} stays open for more than {self.undecided_s:.0f} s, and with it: {missing}. "
+                    raise HangingTransaction(f"a transaction on {where} stays open for more than {self.undecided_s:.0f} s, and with it: {missing}. "
                                              "`reo recover` names the command that aborts it; then start again") from None
-                log.info("waiting for a transaction on %s to be decided: %s", name, missing)
+                log.info("waiting for a transaction on %s to be decided: %s", where, missing)
                 time.sleep(0.2)
 
-    def _described(self, name: str) -> topics.Topic | None:
-        return topics.look_up(self.settings.destination, self.admin, name)
+    def _described(self, names: Collection[str]) -> dict[str, topics.Topic]:
+        return topics.look_up(self.settings.destination, self.admin, names)
 
-    def _make_first(self, missing: list[int], commits: dict[int, Committed], destination: topics.Topic, result: Start) -> None:
+    def _make_first(self, missing: list[Place], commits: dict[Place, Committed], topic_ids: Mapping[str, str], result: Start) -> None:
         if not missing:
             return
-        ends = positions.ends(self.admin, destination.name, missing)
+        ends = positions.ends(self.admin, [self._output(place) for place in missing])
         source_admin = admin(self.settings.source, self.settings)
-        source = topics.source(self.settings, source_admin, self.settings.number("connect_timeout_s"))
-        counted = max((commit.frontier.source_partitions for commit in commits.values()), default=source.partitions)
-        for partition in missing:
-            if ends[partition] > 0 and self.settings.text("deduplicator.without_frontier") == "refuse":
+        sources = topics.sources(self.settings, source_admin, self.settings.number("connect_timeout_s"))
+        for place in missing:
+            route, output = self.routes[place.topic], self._output(place)
+            if ends[output] > 0 and self.settings.text("deduplicator.without_frontier") == "refuse":
                 raise FrontierLost(
-                    f"{destination.name}-{partition} has records (it ends at {ends[partition]}), but group {self.settings.application} has no frontier for it: "
+                    f"{output} has records (it ends at {ends[output]}), but group {self.settings.application} has no frontier for it: "
                     "its offsets expired or were deleted, or the topic was filled by something else. `reo recover` finds the frontier from the "
                     "data. Otherwise copy to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
-            offset = first_source_offset(self.settings, source_admin, partition, from_beginning=partition >= counted or partition in commits)
-            frontier = Frontier(RuleState(offset - 1, 0, None), source.identity, counted, destination.topic_id, ends[partition] - 1, 0)
-            log.info("%s-%d: first frontier, the copy begins at source offset %d", destination.name, partition, offset)
-            result.assigned[partition] = Assigned(-1, frontier)
-            result.outputs[partition] = Output(ends[partition] - 1, 0)
+            counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
+                          default=sources[route].partitions)
+            offset = first_source_offset(self.settings, source_admin, route.source(place.partition),
+                                         from_beginning=place.partition >= counted or place in commits)
+            frontier = Frontier(RuleState(offset - 1, 0, None), sources[route].identity, counted, topic_ids[place.topic], ends[output] - 1, 0)
+            log.info("%s: first frontier, the copy begins at source offset %d", output, offset)
+            result.assigned[place] = Assigned(-1, frontier)
+            result.outputs[output] = Output(ends[output] - 1, 0)
 
-    def _anchor(self, intermediate: str, result: Start) -> None:
-        """Give a position at the end of the intermediate topic, and a higher epoch, to every partition whose own is not there."""
-        wanted = list(result.assigned)
-        beginnings, ends = (ask(self.admin, intermediate, wanted) for ask in (positions.beginnings, positions.ends))
-        outside = {partition for partition in wanted if not beginnings[partition] <= result.assigned[partition].next_offset <= ends[partition]}
-        newest = positions.newest_origins(self.reader, intermediate, {partition: (beginnings[partition], ends[partition]) for partition in outside})
-        for partition in outside:
-            state = result.assigned[partition]
-            epoch = raised_epoch(int(self.clock() * 1000), state.frontier.rule.epoch, newest.get(partition))
+    def _anchor(self, result: Start) -> None:
+        """Give a position at the end of its intermediate topic, and a higher epoch, to every partition whose own is not there."""
+        beginnings, ends = (ask(self.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
+        outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place]}
+        newest = positions.newest_origins(self.reader, {place: (beginnings[place], ends[place]) for place in outside})
+        for place in outside:
+            state = result.assigned[place]
+            epoch = raised_epoch(int(self.clock() * 1000), state.frontier.rule.epoch, newest.get(place))
             if state.next_offset >= 0:
-                log.warning("%s-%d: offset %d is gone from the intermediate topic; going on at its end with epoch %d", intermediate, partition,
-                            state.next_offset, epoch)
+                log.warning("%s: offset %d is gone from the intermediate topic; going on at its end with epoch %d", place, state.next_offset, epoch)
             state.frontier = anchored(state.frontier, epoch)
-            state.next_offset = ends[partition]
-            result.made.append(partition)
+            state.next_offset = ends[place]
+            result.made.append(place)
 
 
-def first_source_offset(settings: Settings, source_admin: AdminClient, partition: int, from_beginning: bool) -> int:
+def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, from_beginning: bool) -> int:
     """Where `source.start` lets a partition begin; one added later, or one whose copy was deleted, is never begun in the middle."""
     start = settings.text("source.start")
     if start == "earliest" or (from_beginning and start == "latest"):
         spec = OffsetSpec.earliest()
     else:
         spec = OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start))
-    offset = positions.listed(source_admin, settings.source_topic, [partition], spec)[partition]
+    offset = positions.listed(source_admin, [place], spec)[place]
     if offset < 0:  # no record is as young as the timestamp asked for
-        offset = positions.ends(source_admin, settings.source_topic, [partition])[partition]
+        offset = positions.ends(source_admin, [place])[place]
     return offset
 
 

@@ -7,12 +7,14 @@ call and is the dearest step of stage two: it is asked once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from common import origin as origins
 from common.errors import RecordRefused
 from common.origin import Origin
 from common.positions import origin_of
 from common.records import Consumed, Headers
+from common.routes import Place
 
 Record = tuple[bytes | None, bytes | None, Headers, int]
 """A record as the source has it: key, value, headers, timestamp in ms. A plain tuple, because one is made for each record that is copied."""
@@ -52,15 +54,16 @@ class PartitionBatch:
         return zero_timestamp_ms
 
 
-def by_partition(messages: Iterable[Consumed]) -> dict[int, PartitionBatch]:
-    """The batch, by partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
-    batches: dict[int, PartitionBatch] = {}
+def by_partition(messages: Iterable[Consumed]) -> dict[Place, PartitionBatch]:
+    """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
+    batches: dict[tuple[str, int], PartitionBatch] = {}
     parse = origins.parse
     for message in messages:
         partition = message.partition()
-        batch = batches.get(partition)
+        place = (message.topic(), partition)
+        batch = batches.get(place)
         if batch is None:
-            batch = batches[partition] = PartitionBatch()
+            batch = batches[Place(*place)] = PartitionBatch()
         headers = message.headers()
         try:
             name, value = headers[-1]  # type: ignore[index]  # None is the case of the except
@@ -73,4 +76,4 @@ def by_partition(messages: Iterable[Consumed]) -> dict[int, PartitionBatch]:
         batch.messages.append(message)
         batch.headers.append(headers or [])
         batch.origins.append(origin)
-    return batches
+    return cast(dict[Place, PartitionBatch], batches)

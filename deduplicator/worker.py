@@ -25,10 +25,10 @@ HOUSEKEEPING_S = 1.0
 def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
     points.at("two: started")
-    topics.prepare(settings)
+    routes = {route.intermediate_topic: route for route in topics.prepare(settings)}
     pulse = Pulse("deduplicator", worker)
     destination_admin = admin(settings.destination, settings)
-    batch_bytes_max = topics.bytes_max(destination_admin, settings.destination, settings.destination_topic)
+    batch_bytes_max = min(topics.bytes_max(destination_admin, settings.destination, route.destination_topic) for route in routes.values())
     timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
 
     def producer(letter: str) -> TransactionalProducer:
@@ -38,11 +38,11 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
     producers = InTurn(producer("a"), producer("b"))
     producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
-    loop = Loop(settings, Starter(settings, pulse.beat), KafkaDestination(settings.destination_topic, producers), pulse)
+    loop = Loop(settings, routes, Starter(settings, routes, pulse.beat), KafkaDestination(producers), pulse)
     loop.intermediate = Intermediate(
-        stage_two_consumer(settings, worker), settings.intermediate_topic,
+        stage_two_consumer(settings, worker), routes,
         settings.text("deduplicator.group_protocol") == "consumer", loop.given, loop.taken)
-    purge = Purge(destination_admin, settings.intermediate_topic)
+    purge = Purge(destination_admin)
     due = 0.0
     try:
         with without_collection() as collect:
@@ -51,7 +51,7 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
                 if time.monotonic() >= due:
                     due = time.monotonic() + HOUSEKEEPING_S
                     collect()
-                    next_offsets = {partition: state.next_offset for partition, state in loop.assigned.items()}
+                    next_offsets = {place: state.next_offset for place, state in loop.assigned.items()}
                     loop.intermediate.report_lag(next_offsets)
                     purge.up_to(next_offsets)
                     pulse.ready(loop.intermediate.is_member)

@@ -20,6 +20,7 @@ from common import origin as origins
 from common import positions, settings
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier, Link, RuleState
+from common.routes import Place
 from common.settings import FILE_VARIABLE, Settings
 from common.settings_table import BY_NAME
 from deduplicator.loop import Loop
@@ -53,8 +54,8 @@ def records(data: bytes) -> None:
     from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
     """
     batch = list(messages(data))
-    states = {partition: Assigned(100, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
-    loop = Loop(settings.load(GIVEN), cast(Any, None), cast(Any, None), cast(Any, None))
+    states = {Place("orders-proxy", partition): Assigned(100, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
+    loop = Loop(settings.load(GIVEN), {}, cast(Any, None), cast(Any, None), cast(Any, None))
     loop.assigned = dict(states)
     good = all(_is_ours(message) for message in batch)
     try:
@@ -71,13 +72,13 @@ def records(data: bytes) -> None:
     assert loop.assigned == states, "nothing moves before the commit"
     assert [message.at for part in by_partition(batch).values() for message in cast(list[Message], part.messages)] == [
         message.at for _, message in sorted(enumerate(batch), key=lambda pair: _first(batch, pair[1].of_partition))]
-    for partition, (part, decision) in work.items():
+    for place, (part, decision) in work.items():
         assert all(part.origins[position] == positions.origin_of(message) for position, message in enumerate(part.messages))
         taken = [part.origins[position]["o"] for position in decision.accepted]
         assert taken == sorted(set(taken))
         assert decision.state.frontier == (taken[-1] if taken else BEFORE.rule.frontier) >= BEFORE.rule.frontier
         assert len(part.messages) == len(taken) + decision.duplicates + decision.stale + decision.holes, "every record is accepted or counted"
-        after = loop._moved(partition, part.next_offset, decision.state).frontier
+        after = loop._moved(place, part.next_offset, decision.state).frontier
         assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
         for position, (_, _, headers, _) in zip(decision.accepted, part.records(decision.accepted, 1), strict=True):
             assert headers == (part.messages[position].headers() or [])[:-1]
@@ -198,7 +199,7 @@ def _assert_unreadable(text: str) -> None:
             return [answer]
 
     try:
-        positions.committed(cast(Consumer, Group()), "orders-proxy", [0])
+        positions.committed(cast(Consumer, Group()), [Place("orders-proxy", 0)])
     except FrontierUnreadable:
         return
     raise AssertionError(f"a commit that is no frontier is taken for one: {text!r}")

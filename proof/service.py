@@ -21,12 +21,14 @@ from confluent_kafka import KafkaError, KafkaException
 from common import frontier as frontiers
 from common.errors import Stop
 from common.frontier import RuleState
+from common.routes import Place
 from deduplicator import check, rule, transaction
 from deduplicator.unwrap import Record
 from replicator import run
 
 SOURCE_IDENTITY = "source"
 TOPIC_ID = "destination"
+COPY = Place("copy", 0)
 PRODUCTION: Mapping[str, ModuleType] = {
     "common.frontier": frontiers, "deduplicator.rule": rule, "deduplicator.transaction": transaction, "deduplicator.check": check, "replicator.run": run}
 ERRORS = {
@@ -81,7 +83,7 @@ class Reader:
 
     def consume(self, *_: object) -> list[Any]:
         """Everything, then the end."""
-        eof = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF), partition=lambda: 0)
+        eof = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF), topic=lambda: COPY.topic, partition=lambda: COPY.partition)
         return [_message(offset) for offset in self.offsets if offset >= self.begin] + [eof]
 
     def unassign(self) -> None:
@@ -90,8 +92,8 @@ class Reader:
 
 def _message(offset: int) -> Any:
     key, value, headers, timestamp_ms = record(offset)
-    return SimpleNamespace(error=lambda: None, partition=lambda: 0, offset=lambda: offset, key=lambda: key, value=lambda: value,
-                           headers=lambda: headers, timestamp=lambda: (1, timestamp_ms))
+    return SimpleNamespace(error=lambda: None, topic=lambda: COPY.topic, partition=lambda: COPY.partition, offset=lambda: offset,
+                           key=lambda: key, value=lambda: value, headers=lambda: headers, timestamp=lambda: (1, timestamp_ms))
 
 
 def record(source_offset: int) -> Record:
@@ -133,17 +135,17 @@ class Service:
         """The check of one partition at its assignment."""
         frontier = self.decode(metadata)
         try:
-            outputs, surplus = self.modules["deduplicator.check"].held_against_data(Reader(visible), "copy", {0: frontier}, {0: 0}, {0: end}, False)
+            outputs, surplus = self.modules["deduplicator.check"].held_against_data(Reader(visible), {COPY: frontier}, {COPY: 0}, {COPY: end}, set())
         except Stop as stop:
             return Started(-1, 0, (), f"{type(stop).__name__}: {stop}")
-        beyond = tuple(offset for offset, _ in surplus[0].records) if surplus else ()
+        beyond = tuple(offset for offset, _ in surplus[COPY].records) if surplus else ()
         if beyond:
             self.reached.add("check: surplus")
-        return Started(outputs[0].known, outputs[0].sent, beyond, "")
+        return Started(outputs[COPY].known, outputs[COPY].sent, beyond, "")
 
     def cover(self, known: int, surplus: tuple[int, ...], accepted: tuple[int, ...]) -> tuple[int, int, tuple[int, ...], str]:
         """How many of the accepted records are there already, the last known one, what stays, and the error raised instead."""
-        there = self.modules["deduplicator.check"].Surplus("copy", 0, known)
+        there = self.modules["deduplicator.check"].Surplus(COPY, known)
         there.records.extend((offset, record(offset)) for offset in surplus)
         try:
             covered = there.covers([record(offset) for offset in accepted])

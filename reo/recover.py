@@ -25,6 +25,7 @@ from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoErro
 from common.frontier import Frontier, RuleState
 from common.group import Commit, Group
 from common.kafka_clients import admin, reader
+from common.routes import Route
 from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset, raised_epoch
 from reo import alignment, recovered
@@ -35,27 +36,27 @@ EPOCH_AHEAD_MS = 3_600_000
 
 
 class Recovery:
-    """One copy, looked at; `partitions` is filled by `look`."""
+    """The copy of one route, looked at; `partitions` is filled by `look`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, route: Route, source: topics.Topic) -> None:
         self.settings = settings
+        self.route = route
+        self.source = source
         self.partitions: list[Partition] = []
         self.applied = False
-        timeout_s = self.settings.number("connect_timeout_s")
         self.source_admin, self.destination_admin = (admin(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
         self.group = Group(self.settings, self.destination_admin)
-        self.source = topics.source(self.settings, self.source_admin, timeout_s)
-        name = self.settings.destination_topic
-        found = topics.look_up(self.settings.destination, self.destination_admin, name, timeout_s)
-        if found is None:
+        name = route.destination_topic
+        found = topics.look_up(self.settings.destination, self.destination_admin, [name], self.settings.number("connect_timeout_s"))
+        if name not in found:
             raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied, nothing is to be recovered. Start the service")
-        self.destination = found
-        self.common = range(min(self.source.partitions, found.partitions))
+        self.destination = found[name]
+        self.common = range(min(self.source.partitions, self.destination.partitions))
 
     def look(self) -> None:
         """Fill `partitions`; changes nothing."""
-        commits = self.group.commits(self.common)
+        commits = self._commits()
         ends = self._destination_ends()
         compacted = (topics.compacted(self.source_admin, self.settings.source, self.source.name)
                      or topics.compacted(self.destination_admin, self.settings.destination, self.destination.name))
@@ -77,43 +78,46 @@ class Recovery:
 
     def apply(self) -> None:
         """Commit what `look` found."""
-        rows = {row.partition: row for row in self.partitions if row.write}
+        rows = {self.route.intermediate(row.partition): row for row in self.partitions if row.write}
         topics.prepare(self.settings)
-        name = self.settings.intermediate_topic
-        begins, ends = (ask(self.destination_admin, name, rows) for ask in (positions.beginnings, positions.ends))
-        newest = positions.newest_origins(self.destination_reader, name, {partition: (begins[partition], ends[partition]) for partition in rows})
+        begins, ends = (ask(self.destination_admin, rows) for ask in (positions.beginnings, positions.ends))
+        newest = positions.newest_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
         committed = max((row.frontier.rule.epoch for row in self.partitions if row.frontier), default=0)
-        epoch = max(raised_epoch(int(time.time() * 1000) + EPOCH_AHEAD_MS, committed, newest.get(partition)) for partition in rows)
+        epoch = max(raised_epoch(int(time.time() * 1000) + EPOCH_AHEAD_MS, committed, newest.get(place)) for place in rows)
         for row in rows.values():
             assert row.write is not None
             row.write = anchored(row.write, epoch)
-        wanted = {partition: Commit(ends[partition], row.write.encode()) for partition, row in rows.items() if row.write}
+        wanted = {place: Commit(ends[place], row.write.encode()) for place, row in rows.items() if row.write}
         self.group.commit(wanted)
-        if {partition: commit for partition, commit in self.group.commits(self.common).items() if partition in wanted} != wanted:
+        if self.group.commits(wanted) != wanted:
             raise StageFailed(f"group {self.group.name} does not have what was committed: somebody else commits with it. Run `reo recover` again")
         self.applied = True
 
+    def _commits(self) -> Mapping[int, Commit]:
+        """What the group has, by partition."""
+        return {place.partition: commit for place, commit in self.group.commits(map(self.route.intermediate, self.common)).items()}
+
     def _destination_ends(self) -> Mapping[int, int]:
         """Where the partitions end; HangingTransaction while a transaction there is undecided: what it wrote could still become visible."""
-        name = self.destination.name
-        ends = positions.ends(self.destination_admin, name, self.common)
-        stable = positions.ends(self.destination_admin, name, self.common, committed_only=True)
-        for partition in self.common:
-            if stable[partition] < ends[partition]:
-                raise HangingTransaction(f"a transaction on {name}-{partition} is undecided from offset {stable[partition]} on. "
-                                         f"{self.group.to_abort(name, partition)}")
-        return ends
+        places = list(map(self.route.destination, self.common))
+        ends = positions.ends(self.destination_admin, places)
+        stable = positions.ends(self.destination_admin, places, committed_only=True)
+        for place in places:
+            if stable[place] < ends[place]:
+                raise HangingTransaction(f"a transaction on {place} is undecided from offset {stable[place]} on. {self.group.to_abort(place)}")
+        return {place.partition: end for place, end in ends.items()}
 
     def _sides(self, partition: int, counted: int) -> Sides:
         """Every reading begins at the same offset: when retention takes that meanwhile, it is an error, and not another alignment."""
-        source_begin = positions.beginnings(self.source_admin, self.source.name, [partition])
-        destination_begin = positions.beginnings(self.destination_admin, self.destination.name, [partition])
+        source, destination = self.route.source(partition), self.route.destination(partition)
+        source_begin = positions.beginnings(self.source_admin, [source])
+        destination_begin = positions.beginnings(self.destination_admin, [destination])
         start = self.settings.text("source.start")
         return Sides(
-            f"{self.destination.name}-{partition}",
-            lambda: positions.visible(self.source_reader, self.source.name, source_begin),
-            lambda: positions.visible(self.destination_reader, self.destination.name, destination_begin),
-            source_begin[partition] == 0, destination_begin[partition] == 0, start == "earliest" or (start == "latest" and partition >= counted),
+            str(destination),
+            lambda: positions.visible(self.source_reader, source_begin),
+            lambda: positions.visible(self.destination_reader, destination_begin),
+            source_begin[source] == 0, destination_begin[destination] == 0, start == "earliest" or (start == "latest" and partition >= counted),
             1 if self.settings.text("destination.zero_timestamp") == "one" else 0)
 
     def _nothing_copied(self, row: Partition, end: int, counted: int) -> int:
@@ -125,7 +129,7 @@ class Recovery:
             raise FrontierLost(f"{self.destination.name}-{row.partition} is empty, and source.start=latest does not tell where the copy began: "
                                "a record that came since would be lost. Run `reo recover` with source.start set to a timestamp at which the copy had not "
                                "begun yet, or to earliest")
-        return first_source_offset(self.settings, self.source_admin, row.partition, from_beginning) - 1
+        return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), from_beginning) - 1
 
     def _speaks_of_this_copy(self, frontier: Frontier) -> bool:
         return (frontier.source_identity, frontier.destination_topic_id) == (self.source.identity, self.destination.topic_id)
@@ -147,20 +151,29 @@ def _read(partition: int, commit: Commit | None) -> Partition:
     return row
 
 
+def looked_at(settings: Settings) -> list[Recovery]:
+    """Every route; the partitions of each are filled when it is looked at."""
+    sources = topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
+    return [Recovery(settings, route, source) for route, source in sources.items()]
+
+
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        recovery = Recovery(settings)
+        routes = looked_at(settings)
         if apply:
-            recovery.group.check_stopped()
-        recovery.look()
-        refused = [row.refused for row in recovery.partitions if row.refused]
-        if apply and not refused and any(row.write for row in recovery.partitions):
-            recovery.apply()
+            routes[0].group.check_stopped()
+        for recovery in routes:
+            recovery.look()
+        refused = [row.refused for recovery in routes for row in recovery.partitions if row.refused]
+        for recovery in routes:
+            if apply and not refused and any(row.write for row in recovery.partitions):
+                recovery.apply()
     except ReoError as error:
         print(f"reo recover: {error}", file=sys.stderr)
         return error.exit_code
-    print((recovered.as_json if as_json else recovered.as_text)(settings, recovery.partitions, recovery.applied))
+    for recovery in routes:
+        print((recovered.as_json if as_json else recovered.as_text)(settings.application, recovery.route, recovery.partitions, recovery.applied))
     for refusal in refused:
         print(f"reo recover: {refusal}", file=sys.stderr)
     return refused[0].exit_code if refused else 0

@@ -14,7 +14,7 @@ import orjson
 from common.errors import CopyDiffers, FrontierLost
 from common.frontier import Frontier
 from common.group import Commit
-from common.settings import Settings
+from common.routes import Route
 from reo.alignment import Found
 
 
@@ -70,14 +70,14 @@ class Partition:
         return {"partition": self.partition, "group": group, "data": data, "write": self.write and orjson.loads(self.write.encode()), "refused": refused}
 
 
-def as_json(settings: Settings, partitions: Sequence[Partition], applied: bool) -> str:
+def as_json(group: str, route: Route, partitions: Sequence[Partition], applied: bool) -> str:
     """One object."""
     return orjson.dumps({
-        "group": settings.application, "intermediate_topic": settings.intermediate_topic, "source_topic": settings.source_topic,
-        "destination_topic": settings.destination_topic, "applied": applied, "partitions": [row.facts() for row in partitions]}).decode()
+        "group": group, "intermediate_topic": route.intermediate_topic, "source_topic": route.source_topic,
+        "destination_topic": route.destination_topic, "applied": applied, "partitions": [row.facts() for row in partitions]}).decode()
 
 
-def as_text(settings: Settings, partitions: Sequence[Partition], applied: bool) -> str:
+def as_text(group: str, route: Route, partitions: Sequence[Partition], applied: bool) -> str:
     """A table, and what to do next."""
     rows = [("partition", "the group says", "the data says", "committed" if applied else "to be committed"),
             *((str(row.partition), row.group_says(), row.data_says(), row.follows()) for row in partitions)]
@@ -89,4 +89,4 @@ def as_text(settings: Settings, partitions: Sequence[Partition], applied: bool) 
         end = "the data confirms the group's frontiers: there is nothing to recover"
     else:
         end = "committed; start the service" if applied else "nothing was changed; stop the service and run it again with --apply to commit this"
-    return "\n".join([f"group {settings.application} on {settings.intermediate_topic}: {settings.source_topic} → {settings.destination_topic}", *lines, end])
+    return "\n".join([f"group {group} on {route.intermediate_topic}: {route.source_topic} → {route.destination_topic}", *lines, end])

@@ -73,8 +73,8 @@ class Supervisor:
     def run(self) -> int:
         """Until told to stop, or an end that a restart does not mend; returns the exit code."""
         try:
-            source = topics.prepare(self.settings)
-            at_end = AtEnd(self.settings, source) if self.settings.stop_at_end and "replicator" not in self.stages else None
+            places = topics.intermediates(topics.prepare(self.settings))
+            at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()
             port = health.serve(self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})

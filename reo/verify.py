@@ -20,6 +20,7 @@ from common import positions, topics
 from common.errors import CopyDiffers, ReoError, TopicMissing
 from common.kafka_clients import admin, reader
 from common.records import Consumed
+from common.routes import Place
 from common.settings import Settings
 
 SHOWN_BYTES = 80
@@ -28,9 +29,9 @@ FIELDS = ("key", "value", "headers", "timestamp")
 
 @dataclass(slots=True)
 class Comparison:
-    """One partition's result; `difference` tells the first one in words, empty when there is none."""
+    """One source partition's result; `difference` tells the first one in words, empty when there is none."""
 
-    partition: int
+    place: Place
     equal: int = 0
     difference: str = ""
 
@@ -40,9 +41,9 @@ def fields_of(message: Consumed) -> tuple[object, ...]:
     return message.key(), message.value(), message.headers() or [], message.timestamp()[1]
 
 
-def compare(source: Generator[Consumed], destination: Generator[Consumed], partition: int, progress: Callable[[int], None]) -> Comparison:
+def compare(source: Generator[Consumed], destination: Generator[Consumed], place: Place, progress: Callable[[int], None]) -> Comparison:
     """Walk two partitions in step up to the first difference."""
-    result = Comparison(partition)
+    result = Comparison(place)
     for wanted, there in zip_longest(source, destination):
         if there is None:
             missing = 1 + sum(1 for _ in source)
@@ -77,18 +78,21 @@ def shown(message: Consumed) -> str:
 def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
     """Compare all partitions, one after the other. TopicMissing, ClusterUnreachable and the like when they can not be read."""
     timeout_s = settings.number("connect_timeout_s")
-    source = topics.source(settings, admin(settings.source, settings), timeout_s)
-    destination = topics.look_up(settings.destination, admin(settings.destination, settings), settings.destination_topic, timeout_s)
-    if destination is None or destination.partitions < source.partitions:
-        raise TopicMissing(f"the destination topic {settings.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
-    sides = [(reader(cluster, settings), name) for cluster, name in
-             ((settings.source, source.name), (settings.destination, destination.name))]
+    sources = topics.sources(settings, admin(settings.source, settings), timeout_s)
+    names = {route.destination_topic for route in sources}
+    destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, timeout_s)
+    for route, source in sources.items():
+        if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
+            raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
+    readers = [reader(cluster, settings) for cluster in (settings.source, settings.destination)]
     results = []
-    for partition in range(source.partitions):
-        left, right = (positions.visible(client, name, {partition: positions.FROM_BEGINNING}) for client, name in sides)
-        results.append(compare(left, right, partition, progress))
-        left.close()
-        right.close()
+    for route, source in sources.items():
+        for partition in range(source.partitions):
+            sides = (route.source(partition), route.destination(partition))
+            left, right = (positions.visible(client, {place: positions.FROM_BEGINNING}) for client, place in zip(readers, sides, strict=True))
+            results.append(compare(left, right, sides[0], progress))
+            left.close()
+            right.close()
     return results
 
 
@@ -98,10 +102,10 @@ def command(settings: Settings) -> int:
     begun = time.monotonic()
     try:
         client = admin(settings.source, settings)
-        source = topics.source(settings, client, settings.number("connect_timeout_s"))
-        partitions = range(source.partitions)
-        beginnings = positions.beginnings(client, source.name, partitions)
-        total = sum(end - beginnings[partition] for partition, end in positions.ends(client, source.name, partitions).items())
+        sources = topics.sources(settings, client, settings.number("connect_timeout_s"))
+        places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
+        beginnings = positions.beginnings(client, places)
+        total = sum(end - beginnings[place] for place, end in positions.ends(client, places).items())
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("comparing", total=total)
@@ -110,7 +114,7 @@ def command(settings: Settings) -> int:
         print(f"reo verify: {error}", file=sys.stderr)
         return error.exit_code
     for result in results:
-        print(f"partition {result.partition}: {result.equal} records equal{'; ' + result.difference if result.difference else ''}")
+        print(f"{result.place}: {result.equal} records equal{'; ' + result.difference if result.difference else ''}")
     records, differing = sum(result.equal for result in results), [result for result in results if result.difference]
     verdict = f"{len(differing)} of {len(results)} partitions differ" if differing else "exact"
     print(f"{records} records compared in {time.monotonic() - begun:.1f} s: {verdict}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from common import positions, topics
 from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
@@ -16,6 +16,7 @@ from common.frontier import Frontier
 from common.metrics import Pulse
 from common.positions import Committed
 from common.process import Stopping
+from common.routes import Place
 from common.settings import Settings
 from replicator.clients import Clients
 from replicator.run import Plan
@@ -36,61 +37,61 @@ class Planner:
 
     def plan(self) -> Plan | None:
         """The next run; None when the process is told to stop while it waits."""
-        source = topics.prepare(self.settings)
-        commits = self._frontiers(source.partitions)
+        sources = topics.prepare(self.settings)
+        commits = self._frontiers(topics.intermediates(sources))
         if commits is None:
             return None
-        frontiers = {partition: commit.frontier for partition, commit in commits.items()}
-        for frontier in frontiers.values():
-            topics.check_identity(frontier.source_identity, source)
-        self._check_not_truncated(frontiers)
+        frontiers = {place: commit.frontier for place, commit in commits.items()}
+        routes = {route.intermediate_topic: route for route in sources}
+        for place, frontier in frontiers.items():
+            topics.check_identity(frontier.source_identity, sources[routes[place.topic]])
+        self._check_not_truncated({routes[place.topic].source(place.partition): frontier for place, frontier in frontiers.items()})
         epoch = max([int(self.clock() * 1000), *(frontier.rule.epoch + 1 for frontier in frontiers.values())])
-        return Plan(epoch, source.identity, {partition: frontier.rule.frontier + 1 for partition, frontier in frontiers.items()})
+        return Plan(epoch, sources, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()})
 
-    def _frontiers(self, partitions: int) -> dict[int, Committed] | None:
-        """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topic."""
+    def _frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
+        """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topics."""
         drained_by = time.monotonic() + self.settings.number("replicator.drain_s")
         said = 0.0
         while not self.stopping():
             self.pulse.beat()
-            commits = self.try_committed(partitions)
-            missing = [partition for partition in range(partitions) if partition not in commits]
+            commits = self.try_committed(places)
+            missing = [place for place in places if place not in commits]
             if not missing and (time.monotonic() > drained_by or self._drained(commits)):
                 return commits
             if missing and time.monotonic() > said + 10:
                 said = time.monotonic()
-                log.info("waiting for stage two to make the frontier of partition(s) %s of %s", missing, self.settings.intermediate_topic)
+                log.info("waiting for stage two to make the frontier of %s", missing)
             time.sleep(PAUSE_S)
         return None
 
-    def try_committed(self, partitions: int) -> dict[int, Committed]:
+    def try_committed(self, places: Iterable[Place]) -> dict[Place, Committed]:
         """The commits that can be read now: none of them while the cluster is silent or a transaction is undecided."""
         try:
-            return positions.committed(self.clients.frontier_reader, self.settings.intermediate_topic, range(partitions), 2.0)
+            return positions.committed(self.clients.frontier_reader, places, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier can not be read yet: %s", later)
             return {}
 
-    def _drained(self, commits: dict[int, Committed]) -> bool:
+    def _drained(self, commits: dict[Place, Committed]) -> bool:
         try:
-            ends = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, commits)
+            ends = positions.ends(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return False
-        return all(commits[partition].intermediate_offset >= end for partition, end in ends.items())
+        return all(commits[place].intermediate_offset >= end for place, end in ends.items())
 
-    def _check_not_truncated(self, frontiers: dict[int, Frontier]) -> None:
-        name = self.settings.source_topic
-        beginnings = positions.beginnings(self.clients.source_admin, name, frontiers)
-        ends = positions.ends(self.clients.source_admin, name, frontiers)
-        for partition, frontier in frontiers.items():
+    def _check_not_truncated(self, frontiers: Mapping[Place, Frontier]) -> None:
+        """By source partition."""
+        beginnings, ends = (ask(self.clients.source_admin, frontiers) for ask in (positions.beginnings, positions.ends))
+        for place, frontier in frontiers.items():
             wanted = frontier.rule.frontier + 1
-            if beginnings[partition] > wanted:
+            if beginnings[place] > wanted:
                 raise SourceTruncated(
-                    f"{name}-{partition} begins at offset {beginnings[partition]} now, but the copy stands at {wanted}: {beginnings[partition] - wanted} "
+                    f"{place} begins at offset {beginnings[place]} now, but the copy stands at {wanted}: {beginnings[place] - wanted} "
                     "offsets were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
                     "to have an exact copy of what is left, copy to a new destination.topic")
-            if ends[partition] < wanted:
+            if ends[place] < wanted:
                 raise SourceTruncated(
-                    f"{name}-{partition} ends at offset {ends[partition]}, but records up to {wanted - 1} were copied: the source lost its newest records. "
+                    f"{place} ends at offset {ends[place]}, but records up to {wanted - 1} were copied: the source lost its newest records. "
                     "The copy has records that the source no longer has; copy to a new destination.topic")

@@ -21,7 +21,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from common.errors import RecordRefused, StageFailed
+from common.routes import Place, Route
 from common.settings import Settings
+from common.topics import Topic
 from replicator import intermediate, source, wrap
 
 State = Literal["planned", "running", "drained", "done"]
@@ -52,17 +54,24 @@ def after(state: State, event: Event) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is given: an epoch higher than every committed one, and the first offset of each partition."""
+    """What a run is given: an epoch higher than every committed one, and where each partition begins."""
 
     epoch: int
-    identity: str
-    starts: dict[int, int]
+    sources: dict[Route, Topic]
+    starts: dict[Place, int]
+    """By intermediate partition, the source offset that is written first."""
+
+    def at_source(self) -> dict[Place, Place]:
+        """By intermediate partition, the source partition that it holds."""
+        routes = {route.intermediate_topic: route for route in self.sources}
+        return {place: routes[place.topic].source(place.partition) for place in self.starts}
 
 
 def start(spark: SparkSession, settings: Settings, plan: Plan) -> StreamingQuery:
     """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
-    records = source.records(spark, settings, plan.starts)
-    wrapped = wrap.wrapped(records, settings.intermediate_topic, plan.epoch, plan.identity)
+    at_source = plan.at_source()
+    records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
+    wrapped = wrap.wrapped(records, plan.sources, plan.epoch)
     writer = intermediate.writer(wrapped, settings)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)

@@ -1,4 +1,4 @@
-"""Reading the source topic: committed records only, from given offsets, and a failure when data is missing.
+"""Reading the source topics: committed records only, from given offsets, and a failure when data is missing.
 
 Options are those of the "Structured Streaming + Kafka Integration Guide"; every one that matters for safety is set, because
 the defaults are `latest`, `read_uncommitted` and the broker's mercy.
@@ -11,19 +11,22 @@ from collections.abc import Mapping
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
+from common.routes import Place
 from common.settings import Settings
 
 
-def options(settings: Settings, starts: Mapping[int, int]) -> dict[str, str]:
+def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
     """The reader's options; `starts` are the first offsets, one per partition, and name all partitions that are read."""
-    topic = settings.source_topic
+    offsets: dict[str, dict[str, int]] = {}
+    for place, offset in sorted(starts.items()):
+        offsets.setdefault(place.topic, {})[str(place.partition)] = offset
     return {
         **settings.source.security.spark(),
         "kafka.bootstrap.servers": settings.source.bootstrap_servers,
         "kafka.client.id": f"{settings.application}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not the source's records
-        "assign": orjson.dumps({topic: sorted(starts)}).decode(),  # not `subscribe`: partitions join with a new run only
-        "startingOffsets": orjson.dumps({topic: {str(partition): offset for partition, offset in starts.items()}}).decode(),
+        "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),  # not `subscribe`: a new run adds them
+        "startingOffsets": orjson.dumps(offsets).decode(),
         "failOnDataLoss": "true",  # a gap is a stop, never a warning
         "includeHeaders": "true",
         "groupIdPrefix": f"{settings.application}-replicator",
@@ -36,6 +39,6 @@ def options(settings: Settings, starts: Mapping[int, int]) -> dict[str, str]:
     }
 
 
-def records(spark: SparkSession, settings: Settings, starts: Mapping[int, int]) -> DataFrame:
+def records(spark: SparkSession, settings: Settings, starts: Mapping[Place, int]) -> DataFrame:
     """The source's records as a streaming frame."""
     return spark.readStream.format("kafka").options(**options(settings, starts)).load()

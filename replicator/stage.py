@@ -21,6 +21,7 @@ from common.children import kill_children
 from common.errors import ClusterUnreachable, StageFailed
 from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
+from common.routes import Place
 from common.settings import Settings
 from replicator import run, session
 from replicator.clients import Clients
@@ -45,7 +46,8 @@ class Stage:
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
         self.planner = Planner(settings, self.clients, self.pulse, stopping)
-        self.targets: dict[int, int] = {}
+        self.targets: dict[Place, int] = {}
+        """By intermediate partition, the source's end when the process began."""
         self.state: State = "planned"
         self.failures = 0
 
@@ -115,7 +117,7 @@ class Stage:
         """One sample and its verdict; None while a cluster is silent."""
         self.pulse.beat()
         try:
-            commits = self.planner.try_committed(len(watch.plan.starts))
+            commits = self.planner.try_committed(watch.plan.starts)
             return watch.verdict(watch.sample(commits))
         except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
@@ -125,9 +127,9 @@ class Stage:
         """After `finished`: wait until stage two has read everything, or is found not to get on."""
         while not self.stopping():
             event = self._look(watch)
-            commits = self.planner.try_committed(len(watch.plan.starts))
-            ends = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, watch.plan.starts)
-            if len(commits) == len(ends) and all(commits[partition].intermediate_offset >= end for partition, end in ends.items()):
+            commits = self.planner.try_committed(watch.plan.starts)
+            ends = positions.ends(self.clients.destination_admin, watch.plan.starts)
+            if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
                 points.at("one: drained")
                 return "complete"
             if event in ("superseded", "hole"):
@@ -137,10 +139,12 @@ class Stage:
 
     def _complete(self, plan: Plan) -> bool:
         """Whether everything that was at the source when the process began is behind the frontier."""
-        name, client = self.settings.source_topic, self.clients.source_admin
-        self.targets = self.targets or positions.ends(client, name, plan.starts, committed_only=True)
-        return all(positions.first_visible(self.clients.source_reader, name, partition, plan.starts[partition], target) is None
-                   for partition, target in self.targets.items())
+        at_source = plan.at_source()
+        if not self.targets:
+            ends = positions.ends(self.clients.source_admin, at_source.values(), committed_only=True)
+            self.targets = {place: ends[there] for place, there in at_source.items()}
+        return all(positions.first_visible(self.clients.source_reader, at_source[place], plan.starts[place], target) is None
+                   for place, target in self.targets.items())
 
     def _session(self) -> SparkSession | None:
         """The JVM, once it is up and has a slot for each partition; None when told to stop before. On a cluster, slots come and go with executors."""
@@ -170,8 +174,8 @@ class Stage:
 def work(settings: Settings, stopping: Stopping) -> None:
     """Stage one, from start to end; the JVM does not outlive it."""
     points.at("one: started")
-    source = topics.prepare(settings)
+    partitions = sum(source.partitions for source in topics.prepare(settings).values())
     try:
-        Stage(settings, stopping, session.starting(settings, source.partitions), source.partitions).work()
+        Stage(settings, stopping, session.starting(settings, partitions), partitions).work()
     finally:
         kill_children()

@@ -14,6 +14,7 @@ from common import points, positions, topics
 from common.metrics import LAG, RECORDS_IN, RECORDS_OUT
 from common.origin import Origin
 from common.positions import Committed
+from common.routes import Place, Route
 from common.settings import Settings
 from replicator.clients import Clients
 from replicator.run import Event, Plan
@@ -26,113 +27,115 @@ STALL_S = 45.0
 
 @dataclass(slots=True)
 class Sample:
-    """What was seen at one moment."""
+    """What was seen at one moment; what belongs to the source by its partitions, all else by the intermediate topics'."""
 
-    source: topics.Topic
-    source_beginnings: dict[int, int]
-    source_ends: dict[int, int]
-    intermediate_ends: dict[int, int]
-    newest: dict[int, Origin]
-    commits: dict[int, Committed]
+    sources: dict[Route, topics.Topic]
+    source_beginnings: dict[Place, int]
+    source_ends: dict[Place, int]
+    intermediate_ends: dict[Place, int]
+    newest: dict[Place, Origin]
+    commits: dict[Place, Committed]
 
 
 @dataclass(slots=True)
 class Watch:
-    """Follows one run."""
+    """Follows one run; everything is by intermediate partition."""
 
     settings: Settings
     clients: Clients
     plan: Plan
-    positions: dict[int, int] = field(init=False)
-    """Per partition the source offset that is written next, as far as seen."""
-    moved_at: dict[int, float] = field(init=False)
-    hole_since: dict[int, float] = field(default_factory=dict)
+    at_source: dict[Place, Place] = field(init=False)
+    """The source partition that each holds."""
+    positions: dict[Place, int] = field(init=False)
+    """The source offset that is written next, as far as seen."""
+    moved_at: dict[Place, float] = field(init=False)
+    hole_since: dict[Place, float] = field(default_factory=dict)
     """Partitions of which stage two has read everything of this run and not accepted the newest record."""
-    written: dict[int, int] = field(init=False)
-    """Per partition the end of the intermediate topic, as last seen; before the run writes, where it begins."""
-    nothing_until: dict[int, int] = field(default_factory=dict)
-    """Per partition a source offset below which nothing visible is left."""
+    written: dict[Place, int] = field(init=False)
+    """The end of the intermediate partition, as last seen; before the run writes, where it begins."""
+    nothing_until: dict[Place, int] = field(default_factory=dict)
+    """A source offset below which nothing visible is left."""
 
     def __post_init__(self) -> None:
         now = time.monotonic()
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
-        self.written = positions.ends(self.clients.destination_admin, self.settings.intermediate_topic, self.plan.starts)
+        self.at_source = self.plan.at_source()
+        self.written = positions.ends(self.clients.destination_admin, self.plan.starts)
 
-    def sample(self, commits: dict[int, Committed]) -> Sample:
+    def sample(self, commits: dict[Place, Committed]) -> Sample:
         """Ask both clusters; ClusterUnreachable while one is silent."""
-        client, name, partitions = self.clients.source_admin, self.settings.source_topic, list(self.plan.starts)
-        destination, intermediate = self.clients.destination_admin, self.settings.intermediate_topic
-        beginnings = positions.beginnings(destination, intermediate, partitions)
-        ends = positions.ends(destination, intermediate, partitions)
-        newest = positions.newest_origins(self.clients.frontier_reader, intermediate,
-                                          {partition: (beginnings[partition], end) for partition, end in ends.items()})
-        return Sample(topics.source(self.settings, client), positions.beginnings(client, name, partitions),
-                      positions.ends(client, name, partitions, committed_only=True), ends, newest, commits)
+        client, at_source = self.clients.source_admin, self.at_source.values()
+        beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
+        newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
+        return Sample(topics.sources(self.settings, client), positions.beginnings(client, at_source),
+                      positions.ends(client, at_source, committed_only=True), ends, newest, commits)
 
     def verdict(self, sample: Sample) -> Event | None:
-        """The reason to end the run, or None; SourceRecreated when the source is another topic now."""
-        topics.check_identity(self.plan.identity, sample.source)
+        """The reason to end the run, or None; SourceRecreated when a source is another topic now."""
+        for route, source in self.plan.sources.items():
+            topics.check_identity(source.identity, sample.sources[route])
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
         now = time.monotonic()
-        for partition in self.plan.starts:
-            self._move(partition, sample, now)
-        for partition, origin in sample.newest.items():
-            self._note_hole(partition, origin, sample, now)
+        for place in self.plan.starts:
+            self._move(place, sample, now)
+        for place, origin in sample.newest.items():
+            self._note_hole(place, origin, sample, now)
         if any(now - since > HOLE_S for since in self.hole_since.values()):
             return "hole"
-        if any(self._deleted_unread(partition, sample) for partition in self.plan.starts):  # before `_lag` looks for what is left
+        if any(self._deleted_unread(place, sample) for place in self.plan.starts):  # before `_lag` looks for what is left
             return "stalled"
-        lags = {partition: self._lag(partition, sample) for partition in self.plan.starts}
-        for partition, lag in lags.items():
-            LAG.labels("replicator", self.settings.source_topic, str(partition)).set(lag)
+        lags = {place: self._lag(place, sample) for place in self.plan.starts}
+        for place, lag in lags.items():
+            LAG.labels("replicator", *map(str, self.at_source[place])).set(lag)
             if lag == 0:
-                self.moved_at[partition] = now
+                self.moved_at[place] = now
         if any(now - since > STALL_S for since in self.moved_at.values()):
             return "stalled"
-        return "grown" if sample.source.partitions > len(self.plan.starts) else None
+        return "grown" if any(source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items()) else None
 
-    def _move(self, partition: int, sample: Sample, now: float) -> None:
+    def _move(self, place: Place, sample: Sample, now: float) -> None:
         """Note what this run has written: the newest record says so, or, when all of it is purged already, the frontier."""
-        end = sample.intermediate_ends[partition]
-        RECORDS_OUT.labels("replicator", self.settings.intermediate_topic, str(partition)).inc(max(0, end - self.written[partition]))
-        self.written[partition] = end
-        newest, commit = sample.newest.get(partition), sample.commits.get(partition)
+        end = sample.intermediate_ends[place]
+        RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.written[place]))
+        self.written[place] = end
+        newest, commit = sample.newest.get(place), sample.commits.get(place)
         reached = max(newest["o"] + 1 if newest and newest["e"] == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0)
-        if reached > self.positions[partition]:
+        if reached > self.positions[place]:
             points.at("one: first written")
-            RECORDS_IN.labels("replicator", self.settings.source_topic, str(partition)).inc(reached - self.positions[partition])
-            self.positions[partition] = reached
-            self.moved_at[partition] = now
+            RECORDS_IN.labels("replicator", *map(str, self.at_source[place])).inc(reached - self.positions[place])
+            self.positions[place] = reached
+            self.moved_at[place] = now
 
-    def _note_hole(self, partition: int, newest: Origin, sample: Sample, now: float) -> None:
+    def _note_hole(self, place: Place, newest: Origin, sample: Sample, now: float) -> None:
         """A hole is seen, not concluded from silence: an empty intermediate topic (all of it purged) has none."""
-        commit = sample.commits.get(partition)
+        commit = sample.commits.get(place)
         if commit is None:
             return
-        read_all = commit.intermediate_offset >= sample.intermediate_ends[partition]
+        read_all = commit.intermediate_offset >= sample.intermediate_ends[place]
         if read_all and newest["e"] == self.plan.epoch and commit.frontier.rule.frontier < newest["o"]:
-            self.hole_since.setdefault(partition, now)
+            self.hole_since.setdefault(place, now)
         else:
-            self.hole_since.pop(partition, None)
+            self.hole_since.pop(place, None)
 
-    def _deleted_unread(self, partition: int, sample: Sample) -> bool:
+    def _deleted_unread(self, place: Place, sample: Sample) -> bool:
         """Whether the source has deleted offsets that this run has not written and not found empty. The next plan tells how many.
 
         Real-Time Mode does not: at offset 0 it retries a read out of range for ever, and when nothing visible follows, nothing else would.
         """
-        return sample.source_beginnings[partition] > max(self.positions[partition], self.nothing_until.get(partition, 0))
+        return sample.source_beginnings[self.at_source[place]] > max(self.positions[place], self.nothing_until.get(place, 0))
 
-    def _lag(self, partition: int, sample: Sample) -> int:
+    def _lag(self, place: Place, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""
-        position, end = self.positions[partition], sample.source_ends[partition]
-        if end <= max(position, self.nothing_until.get(partition, 0)):
+        there = self.at_source[place]
+        position, end = self.positions[place], sample.source_ends[there]
+        if end <= max(position, self.nothing_until.get(place, 0)):
             return 0
-        if time.monotonic() - self.moved_at[partition] < 1:
+        if time.monotonic() - self.moved_at[place] < 1:
             return end - position
-        begin = max(position, sample.source_beginnings[partition])
-        if positions.first_visible(self.clients.source_reader, self.settings.source_topic, partition, begin, end) is None:
-            self.nothing_until[partition] = end
+        begin = max(position, sample.source_beginnings[there])
+        if positions.first_visible(self.clients.source_reader, there, begin, end) is None:
+            self.nothing_until[place] = end
             return 0
         return end - position

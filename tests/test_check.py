@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from common.errors import ForeignWriter
+from common.routes import Place
 from deduplicator.check import Surplus
 from deduplicator.unwrap import Record
 
@@ -24,7 +25,7 @@ def differing(field: int, value: object) -> Record:
 
 def surplus(*numbers: int) -> Surplus:
     """These records are at the destination from offset 10 on, two apart, as markers between transactions leave them."""
-    return Surplus("orders", 0, 9, deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)))
+    return Surplus(Place("orders", 0), 9, deque((10 + 2 * position, record(number)) for position, number in enumerate(numbers)))
 
 
 def test_a_torn_transaction_is_recognised() -> None:

@@ -19,6 +19,7 @@ from confluent_kafka import Message
 from common.frontier import Frontier, RuleState
 from common.metrics import Pulse
 from common.records import Consumed, Headers
+from common.routes import Place, Route
 from common.settings import load
 from deduplicator.destination import KafkaDestination, Output
 from deduplicator.loop import Loop
@@ -35,6 +36,7 @@ PURE_INSTRUCTIONS_MAX = 267
 
 
 IDENTITY = "0123456789abcdef"
+HERE, THERE = Place("t-proxy", 0), Place("t", 0)
 
 
 def header(number: int) -> bytes:
@@ -116,16 +118,16 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
 
     def prepared(records: int) -> Callable[[], None]:
-        destination = KafkaDestination("t", cast(Any, Taker()))
-        loop = Loop(settings, cast(Any, None), destination, Pulse("deduplicator"))
+        destination = KafkaDestination(cast(Any, Taker()))
+        loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, cast(Any, None), destination, Pulse("deduplicator"))
         loop.intermediate = cast(Any, Recorded(batch(records, own)))
-        loop.assigned = {0: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))}
-        destination.outputs = {0: Output(-1, 0)}
+        loop.assigned = {HERE: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))}
+        destination.outputs = {THERE: Output(-1, 0)}
 
         def run() -> None:
             loop.round()
-            assert loop.assigned[0].next_offset == records
-            assert destination.outputs[0].sent == (0 if frontier > 0 else records)
+            assert loop.assigned[HERE].next_offset == records
+            assert destination.outputs[THERE].sent == (0 if frontier > 0 else records)
         return run
     return prepared
 
@@ -145,7 +147,7 @@ def test_the_pure_core_is_cheap() -> None:
     """Parsing and the rule alone."""
     def work(records: int) -> Callable[[], object]:
         messages = batch(records)
-        return lambda: decide(RuleState(-1, 1, None), by_partition(messages)[0].origins)
+        return lambda: decide(RuleState(-1, 1, None), by_partition(messages)[HERE].origins)
     assert per_record(work) <= PURE_INSTRUCTIONS_MAX
 
 

@@ -17,6 +17,7 @@ from common.errors import ServiceRuns
 from common.frontier import decode
 from common.group import Commit, Group
 from common.kafka_clients import admin
+from common.routes import Place
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Clusters, plain, spread, until
@@ -166,7 +167,7 @@ def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start
     assert "stop the service first" in refused.stderr
     loaded = reo_settings.load(settings(clusters, topic, {}))
     with pytest.raises(ServiceRuns, match="joined just now"):
-        Group(loaded, admin(loaded.destination, loaded)).commit({0: Commit(0, "stolen")})
+        Group(loaded, admin(loaded.destination, loaded)).commit({Place(f"{topic}-proxy", 0): Commit(0, "stolen")})
     assert commits(clusters.destination, topic) == before
     service.stop()
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from common import positions
 from common.errors import ClusterUnreachable
+from common.routes import Place
 from reo.demo.service import Service, kill
 
 EARLIEST, LATEST = 0.05, 0.85
@@ -71,7 +72,7 @@ class Killer:
     def written(self, stage: str) -> int:
         """How many records the stage has written, all its runs together (markers of transactions included)."""
         try:
-            return sum(positions.ends(self.admin, self.topics[stage], self.partitions).values())
+            return sum(positions.ends(self.admin, [Place(self.topics[stage], partition) for partition in self.partitions]).values())
         except ClusterUnreachable:
             return 0
 
