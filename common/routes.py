@@ -17,10 +17,8 @@ class Place(NamedTuple):
     partition: int
 
     def __repr__(self) -> str:
-        """As Kafka's own tools and logs call it."""
+        """As Kafka's own tools and logs call it; also what `str` says."""
         return f"{self.topic}-{self.partition}"
-
-    __str__ = __repr__
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ call and is the dearest step of stage two: it is asked once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
 
 from common import origin as origins
 from common.errors import RecordRefused
@@ -56,12 +55,12 @@ class PartitionBatch:
 
 def by_partition(messages: Iterable[Consumed]) -> dict[Place, PartitionBatch]:
     """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
-    batches: dict[tuple[str, int], PartitionBatch] = {}
+    batches: dict[Place, PartitionBatch] = {}
     parse = origins.parse
     for message in messages:
         partition = message.partition()
         place = (message.topic(), partition)
-        batch = batches.get(place)
+        batch = batches.get(place)  # type: ignore[call-overload]  # a plain tuple finds its Place, and is cheaper to make
         if batch is None:
             batch = batches[Place(*place)] = PartitionBatch()
         headers = message.headers()
@@ -76,4 +75,4 @@ def by_partition(messages: Iterable[Consumed]) -> dict[Place, PartitionBatch]:
         batch.messages.append(message)
         batch.headers.append(headers or [])
         batch.origins.append(origin)
-    return cast(dict[Place, PartitionBatch], batches)
+    return batches

@@ -122,7 +122,7 @@ class Demo:
         results = verify.verify(settings.load(self.environment), lambda number: self.bars.advance(task, number))
         self.bars.stop()
         equal = sum(result.equal for result in results)
-        differences = [f"partition {result.partition}: {result.difference}" for result in results if result.difference]
+        differences = [f"{result.place}: {result.difference}" for result in results if result.difference]
         exact = not differences and equal == RECORDS
         complete = len(killer.done) == 2 * self.kills
         table = Table(title=f"seed {self.seed}", show_header=False)
