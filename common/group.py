@@ -39,11 +39,11 @@ class Group:
         self.client = client
         self.name = settings.application
 
-    def commits(self, places: Iterable[Place]) -> dict[Place, Commit]:
-        """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided."""
+    def commits(self, places: Iterable[Place], stable: bool = True) -> dict[Place, Commit]:
+        """What is committed; a partition without an offset is left out. If `stable`, HangingTransaction, with the commands, while offsets are undecided."""
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
         answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
-            [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
+            [asked], require_stable=stable, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
         for answer in answers:
             if answer.error is not None:
                 raise HangingTransaction(

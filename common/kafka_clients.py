@@ -15,7 +15,18 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from common.errors import AccessRefused, ClusterUnreachable, Fenced, HangingTransaction, RecordRefused, ReoError, StageFailed, TopicMissing
+from common import client_options
+from common.errors import (
+    AccessRefused,
+    ClusterUnreachable,
+    Fenced,
+    HangingTransaction,
+    RecordRefused,
+    ReoError,
+    SettingsInvalid,
+    StageFailed,
+    TopicMissing,
+)
 from common.settings import Cluster, Settings
 
 log = logging.getLogger(__name__)
@@ -149,6 +160,19 @@ def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     })
 
 
+def _with_options(kind: Callable[[dict[str, Any]], Result], settings: Settings, name: str, ours: dict[str, Any]) -> Result:
+    """A client with the raw options of one of the settings' tables over our own; SettingsInvalid when the client does not take them."""
+    given = settings.options(name)
+    try:
+        return kind(ours | given)
+    except (KafkaException, TypeError, ValueError) as failed:
+        if not given:
+            raise
+        said = " ".join((failed.args[0].str() if isinstance(failed, KafkaException) else str(failed)).split())
+        secret = any(client_options.SECRET.search(option) and value in said for option, value in given.items())
+        raise SettingsInvalid(f"{name} ({', '.join(sorted(given))}) is not taken by the client{'' if secret else f': {said}'}") from None
+
+
 def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     """The member of the group on the intermediate topic."""
     classic = settings.text("deduplicator.group_protocol") == "classic"
@@ -160,7 +184,7 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
-    return Consumer(_base(settings.destination, settings, f"deduplicator-{worker}") | {
+    return _with_options(Consumer, settings, "intermediate.consumer_options", _base(settings.destination, settings, f"deduplicator-{worker}") | {
         "group.id": settings.application,
         "group.protocol": "classic" if classic else "consumer",
         **(classic_options if classic else {}),
@@ -184,7 +208,7 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
     split a batch that the broker refuses.
     """
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
-    return Producer(_base(settings.destination, settings, f"deduplicator-{worker}-{letter}") | {
+    return _with_options(Producer, settings, "destination.producer_options", _base(settings.destination, settings, f"deduplicator-{worker}-{letter}") | {
         "logger": lost,
         "log_level": 6,  # for `Lost`
         "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",

@@ -28,11 +28,14 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
         signal.signal(number, lambda *_: stop.set())
     try:
         loaded = loaded or settings.load(os.environ)
-        logs.set_up(loaded, stage)
-        return work(loaded, stop.is_set) or 0
-    except SettingsInvalid as error:
+    except SettingsInvalid as error:  # how a log line looks is a setting too
         print(f"{stage}: {error}", file=sys.stderr)
         return error.exit_code
+    try:
+        logs.set_up(loaded, stage)
+        for line in loaded.unsafe():
+            log.warning(line)
+        return work(loaded, stop.is_set) or 0
     except ReoError as error:
         log.error("%s: %s", type(error).__name__, error, extra={"facts": {"exit_code": error.exit_code}})
         return error.exit_code

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from common import points, settings_file
+from common import client_options, points, settings_file, start_at
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
@@ -37,7 +37,7 @@ MASTER = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka allows: org.apache.kafka.common.internals.Topic."""
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-Value = str | int | bool
+Value = str | int | bool | dict[str, str]
 
 
 @dataclass
@@ -63,6 +63,7 @@ class Settings:
         self.routes = (Route(self.source_topic, self.destination_topic, self.intermediate_topic),)
         self.application = self.text("application") or f"reo-{self.destination_topic}"
         self.instance = self.text("instance") or socket.gethostname()
+        self.start = start_at.parse(self.text("source.start"))
         self.stop_at_end = bool(self.values["stop_at_end"])
 
     def _cluster(self, side: str) -> Cluster:
@@ -75,16 +76,29 @@ class Settings:
 
     def number(self, name: str) -> int:
         """A setting of kind integer."""
-        return int(self.values[name])
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def options(self, name: str) -> dict[str, str]:
+        """A setting of kind options."""
+        value = self.values[name]
+        assert isinstance(value, dict)
+        return value
+
+    def unsafe(self) -> list[str]:
+        """What every process has to say in its log."""
+        return [line for name in client_options.GUARDED for line in client_options.unsafe(name, self.options(name))]
 
     def as_environment(self) -> dict[str, str]:
         """The environment that gives a child process exactly these settings."""
-        return {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if value != ""}
+        options = {client_options.variable(name, option): value for name in client_options.GUARDED for option, value in self.options(name).items()}
+        return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
 
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable gives a setting: what a child gets instead is `Settings.as_environment`."""
-    return variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE
+    return variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or client_options.of_variable(variable) is not None
 
 
 def load(environment: Mapping[str, str], file: str | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
@@ -114,11 +128,23 @@ def _from_file(file: str, wrong: list[str]) -> dict[str, tuple[str, Any]]:
         return {}
     found = {}
     for name, value in given.items():
-        if name in BY_NAME:
+        table = name if name in client_options.GUARDED else next((table for table in client_options.GUARDED if name.startswith(f"{table}.")), "")
+        if table:
+            found.update(_options_of_file(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, wrong))
+        elif name in BY_NAME:
             found[name] = (f"{file}: {name}", value)
         else:
             wrong.append(f"{file}: unknown setting {name}{_nearest(name, BY_NAME)}")
     return found
+
+
+def _options_of_file(file: str, table: str, given: object, wrong: list[str]) -> dict[str, tuple[str, Any]]:
+    """Each option under a name of its own, so that the environment can replace one and leave the others."""
+    try:
+        return {f"{table}.{option}": (f"{file}: {table}.{option}", value) for option, value in client_options.flattened(given)}
+    except ValueError as reason:
+        wrong.append(f"{file}: {table}: {reason}")
+        return {}
 
 
 def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[str, tuple[str, Any]]:
@@ -127,7 +153,10 @@ def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[
         setting = BY_ENVIRONMENT.get(variable)
         if variable in SECRETS:
             setting, text = SECRETS[variable], _secret_of(variable, text, wrong)  # noqa: PLW2901
-        if setting is None:
+        option = client_options.of_variable(variable)
+        if option is not None:
+            found[".".join(option)] = (variable, text)
+        elif setting is None:
             if OURS.match(variable) and variable not in NOT_SETTINGS and not FROM_KUBERNETES.fullmatch(variable):
                 wrong.append(f"{variable}: unknown setting{_nearest(variable, BY_ENVIRONMENT)}")
         elif setting.name in found and found[setting.name][1] != text:
@@ -153,7 +182,20 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+def _options(name: str, raw: Mapping[str, tuple[str, Any]], wrong: list[str]) -> dict[str, str]:
+    found = {}
+    for key, (where, given) in raw.items():
+        if key.startswith(f"{name}."):
+            try:
+                found[key.removeprefix(f"{name}.")] = client_options.text(given)
+            except ValueError as reason:
+                wrong.append(f"{where}: {reason}")
+    return found
+
+
 def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str]) -> Value | None:
+    if setting.kind == "options":
+        return _options(setting.name, raw, wrong)
     if setting.name not in raw:
         if setting.required:
             wrong.append(f"{' or '.join(setting.environment)} is missing: {setting.meaning}")
@@ -181,8 +223,8 @@ def _convert(setting: Setting, given: Any) -> Value:
         if not re.fullmatch(r"-?[0-9]{1,12}", text) or not setting.least <= int(text) <= setting.most:
             raise ValueError(f"a whole number from {setting.least} to {setting.most} is expected, not {text!r}")
         return int(text)
-    if setting.kind == "start" and not re.fullmatch(r"earliest|latest|[0-9]{1,15}", text):
-        raise ValueError(f"earliest, latest or a timestamp in ms is expected, not {text!r}")
+    if setting.kind == "start":
+        start_at.parse(text)
     if setting.choices and text not in setting.choices:
         raise ValueError(f"one of {', '.join(setting.choices)} is expected, not {text!r}")
     if setting.required and not text:
@@ -208,6 +250,8 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield f"intermediate.topic and destination.topic are both {settings.destination_topic!r}"
     if settings.intermediate_topic == settings.source_topic and settings.source.bootstrap_servers == settings.destination.bootstrap_servers:
         yield f"intermediate.topic and source.topic are both {settings.source_topic!r}"
+    for name in client_options.GUARDED:
+        yield from client_options.wrong(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (settings.source, settings.destination):
         yield from cluster.security.wrong(cluster.name)
     master = settings.text("replicator.master")

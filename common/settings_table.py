@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from common.client_options import SWITCH
 from common.security import MECHANISMS, PROTOCOLS
 
-Kind = Literal["text", "integer", "flag", "start", "secret"]
+Kind = Literal["text", "integer", "flag", "start", "secret", "options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class Setting:
 
     @property
     def environment(self) -> tuple[str, ...]:
-        """The names by which the environment may give it; the first is reo's own."""
+        """The names by which the environment may give it; the first is reo's own. Options have one each (`client_options.variable`)."""
+        if self.kind == "options":
+            return ()
         return ("REO_" + self.name.upper().replace(".", "_"), *self.aliases)
 
     @property
@@ -55,6 +58,10 @@ def _access(side: str) -> tuple[Setting, ...]:
     )
 
 
+def _options(name: str, client: str) -> Setting:
+    return Setting(name, "options", "", f"Raw options of {client}.")
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("application", "text", "", "Name of this copy: consumer group and prefix of the transactional ids. Default `reo-<destination topic>`.",
             ("APPLICATION_NAME",)),
@@ -63,18 +70,24 @@ SETTINGS: tuple[Setting, ...] = (
             ("KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS",), required=True),
     Setting("source.topic", "text", None, "The topic to copy.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",), required=True),
     Setting("source.start", "start", "earliest",
-            "Where a copy without a frontier begins: `earliest`, `latest`, or a timestamp in ms since 1970 UTC.", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
+            "Where a copy without a frontier begins: `earliest`, `latest`, a timestamp (ms since 1970 UTC, or ISO 8601 like `2026-01-31T08:00:00Z`), or an "
+            "offset for each partition (`0=120,1=77`; those not named begin at `earliest`).", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
     Setting("source.fetch_min_bytes", "integer", 1, "Least bytes of an answer to a fetch from the source. kafka-reo: 1048576, which costs latency.",
             ("KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",), least=1),
+    _options("source.consumer_options", "the consumer with which stage one reads the source (Java, in Spark)"),
     *_access("source"),
     Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),
     Setting("destination.zero_timestamp", "text", "refuse",
             "A record with timestamp 0 (1970-01-01), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
+    _options("destination.producer_options", "the producer with which stage two writes the destination (librdkafka)"),
     *_access("destination"),
     Setting("intermediate.topic", "text", "", "The topic between the stages, on the destination cluster. Default `<destination topic>-proxy`.",
             ("KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY",)),
+    _options("intermediate.producer_options", "the producer with which stage one writes the intermediate topic (Java, in Spark)"),
+    _options("intermediate.consumer_options", "the consumer with which stage two reads the intermediate topic (librdkafka)"),
+    Setting(SWITCH, "flag", False, "Pass raw options through that an exact copy does not survive. Every process then says so in its log."),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
             ("STREAMS_REPLICATION_FACTOR",), least=-1, most=32767),
     Setting("producer.linger_ms", "integer", 10, "How long a batch waits for more records, in both stages.", ("KAFKA_CONFIG_PRODUCER_LINGER_MS",), most=1000),

@@ -42,7 +42,12 @@ class Intermediate:
         self.incremental = incremental
         self.given = given
         self.taken = taken
-        consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        self.topics = list(topics)
+        self.join()
+
+    def join(self) -> None:
+        """Join the group, or, as a member, join again: when the group's leader does that, the partitions are shared out anew."""
+        self.consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def batch(self, records_max: int) -> list[Consumed]:
         """What is there now, at most `records_max`; waits WAIT_S for the first, so that a lone record is not held up."""

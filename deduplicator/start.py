@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import positions, topics
-from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction
+from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.group import Group
 from common.kafka_clients import admin, reader
@@ -98,13 +98,26 @@ class Starter:
     def _output(self, place: Place) -> Place:
         return self.routes[place.topic].destination(place.partition)
 
+    def without_frontier(self) -> list[Place] | None:
+        """The partitions of the intermediate topics that nobody has made a frontier for yet; None while the cluster does not say."""
+        try:
+            places = self._places(self.routes)
+            commits = self.group.commits(places, stable=False)  # a busy copy always has undecided ones; whether there is any does not depend on them
+        except ClusterUnreachable as silent:
+            log.debug("%s", silent)
+            return None
+        return [place for place in places if place not in commits]
+
+    def _places(self, names: Collection[str]) -> list[Place]:
+        return [Place(name, partition) for name, topic in self._described(names).items() for partition in range(topic.partitions)]
+
     def _committed(self, names: Collection[str]) -> dict[Place, Committed]:
         """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
         undecided_since: float | None = None
         while True:
             self.alive()
             try:
-                places = [Place(name, partition) for name, topic in self._described(names).items() for partition in range(topic.partitions)]
+                places = self._places(names)
                 try:
                     return positions.committed(self.reader, places)
                 except (ClusterUnreachable, HangingTransaction):
@@ -155,6 +168,7 @@ class Starter:
         ends = positions.ends(self.admin, [self._output(place) for place in missing])
         source_admin = admin(self.settings.source, self.settings)
         sources = topics.sources(self.settings, source_admin, self.settings.number("connect_timeout_s"))
+        check_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
             if ends[output] > 0 and self.settings.text("deduplicator.without_frontier") == "refuse":
@@ -164,8 +178,7 @@ class Starter:
                     "data. Otherwise copy to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
             counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
                           default=sources[route].partitions)
-            offset = first_source_offset(self.settings, source_admin, route.source(place.partition),
-                                         from_beginning=place.partition >= counted or place in commits)
+            offset = first_source_offset(self.settings, source_admin, route.source(place.partition), added=place.partition >= counted or place in commits)
             frontier = Frontier(RuleState(offset - 1, 0, None), sources[route].identity, counted, topic_ids[place.topic], ends[output] - 1, 0)
             log.info("%s: first frontier, the copy begins at source offset %d", output, offset)
             result.assigned[place] = Assigned(-1, frontier)
@@ -186,17 +199,38 @@ class Starter:
             result.made.append(place)
 
 
-def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, from_beginning: bool) -> int:
-    """Where `source.start` lets a partition begin; one added later, or one whose copy was deleted, is never begun in the middle."""
-    start = settings.text("source.start")
-    if start == "earliest" or (from_beginning and start == "latest"):
-        spec = OffsetSpec.earliest()
-    else:
-        spec = OffsetSpec.latest() if start == "latest" else OffsetSpec.for_timestamp(int(start))
-    offset = positions.listed(source_admin, [place], spec)[place]
-    if offset < 0:  # no record is as young as the timestamp asked for
-        offset = positions.ends(source_admin, [place])[place]
-    return offset
+def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, added: bool) -> int:
+    """Where `source.start` lets a partition begin; `added`: it came later, or its copy was deleted."""
+    start = settings.start
+    if start.from_beginning(place.partition, added):
+        return positions.beginnings(source_admin, [place])[place]
+    if start.kind == "offsets":
+        return start.offsets[place.partition]
+    offset = -1
+    if start.kind == "timestamp":
+        offset = positions.listed(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
+    return offset if offset >= 0 else positions.ends(source_admin, [place])[place]  # no record is that young yet
+
+
+def check_offsets(settings: Settings, source_admin: AdminClient, sources: Mapping[Route, topics.Topic], begun: Container[Place]) -> None:
+    """SettingsInvalid when `source.start` names a partition or an offset that the source does not have.
+
+    All of them are looked at before the first one is used: a frontier that was made stays, also when the setting is corrected. `begun` have one.
+    """
+    if not settings.start.offsets:
+        return
+    if len(sources) > 1:
+        raise SettingsInvalid("source.start names partitions, and several topics are copied: begin each topic with a service of its own, or with a timestamp")
+    (route, source), = sources.items()
+    offsets = {route.source(partition): offset for partition, offset in sorted(settings.start.offsets.items()) if route.intermediate(partition) not in begun}
+    unknown = [place.partition for place in offsets if place.partition >= source.partitions]
+    if unknown:
+        raise SettingsInvalid(f"source.start names partition {unknown[0]} of {source.name}, which has partitions 0 to {source.partitions - 1}")
+    begins, ends = (ask(source_admin, offsets) for ask in (positions.beginnings, positions.ends))
+    wrong = [f"offset {offset} of {place}, which has {begins[place]} to {ends[place]}"
+             for place, offset in offsets.items() if not begins[place] <= offset <= ends[place]]
+    if wrong:
+        raise SettingsInvalid(f"source.start asks for {'; '.join(wrong)} (the last one is the next record's)")
 
 
 def raised_epoch(clock_ms: int, committed: int, newest: Origin | None) -> int:

@@ -20,6 +20,35 @@ from deduplicator.transaction import InTurn, TransactionalProducer
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S = 1.0
+SHARED_OUT_S = 5.0
+"""How long the members may take to make first frontiers before a partition without one counts as nobody's."""
+
+
+class SharedOut:
+    """Sees to it that a new partition is somebody's, once after the start.
+
+    A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions were added
+    while it was away, nobody would notice: librdkafka asks for an assignment when the number of partitions changes, and this one has seen one number only.
+    """
+
+    def __init__(self, starter: Starter, intermediate: Intermediate) -> None:
+        self.starter = starter
+        self.intermediate = intermediate
+        self.due: float | None = None
+        self.done = False
+
+    def see(self) -> None:
+        """Look, when it is time."""
+        if self.done or not self.intermediate.is_member:
+            return
+        self.due = self.due or time.monotonic() + SHARED_OUT_S
+        if time.monotonic() < self.due:
+            return
+        missing = self.starter.without_frontier()
+        self.done, self.due = missing == [], None
+        if missing:
+            log.info("partition(s) %s are nobody's: joining the group again", missing)
+            self.intermediate.join()
 
 
 def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
@@ -38,10 +67,12 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
     producers = InTurn(producer("a"), producer("b"))
     producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
-    loop = Loop(settings, routes, Starter(settings, routes, pulse.beat), KafkaDestination(producers), pulse)
+    starter = Starter(settings, routes, pulse.beat)
+    loop = Loop(settings, routes, starter, KafkaDestination(producers), pulse)
     loop.intermediate = Intermediate(
         stage_two_consumer(settings, worker), routes,
         settings.text("deduplicator.group_protocol") == "consumer", loop.given, loop.taken)
+    shared_out = SharedOut(starter, loop.intermediate)
     purge = Purge(destination_admin)
     due = 0.0
     try:
@@ -51,6 +82,7 @@ def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
                 if time.monotonic() >= due:
                     due = time.monotonic() + HOUSEKEEPING_S
                     collect()
+                    shared_out.see()
                     next_offsets = {place: state.next_offset for place, state in loop.assigned.items()}
                     loop.intermediate.report_lag(next_offsets)
                     purge.up_to(next_offsets)

@@ -112,24 +112,23 @@ class Recovery:
         source, destination = self.route.source(partition), self.route.destination(partition)
         source_begin = positions.beginnings(self.source_admin, [source])
         destination_begin = positions.beginnings(self.destination_admin, [destination])
-        start = self.settings.text("source.start")
         return Sides(
             str(destination),
             lambda: positions.visible(self.source_reader, source_begin),
             lambda: positions.visible(self.destination_reader, destination_begin),
-            source_begin[source] == 0, destination_begin[destination] == 0, start == "earliest" or (start == "latest" and partition >= counted),
+            source_begin[source] == 0, destination_begin[destination] == 0, self.settings.start.from_beginning(partition, added=partition >= counted),
             1 if self.settings.text("destination.zero_timestamp") == "one" else 0)
 
     def _nothing_copied(self, row: Partition, end: int, counted: int) -> int:
         """The frontier of a partition without a copied record: what the group says, or where the copy begins."""
         if row.frontier and self._speaks_of_this_copy(row.frontier) and row.frontier.sent == 0 and row.frontier.destination_known < end:
             return row.frontier.rule.frontier
-        from_beginning = row.partition >= counted
-        if self.settings.text("source.start") == "latest" and not from_beginning:
+        added = row.partition >= counted
+        if self.settings.start.kind == "latest" and not added:
             raise FrontierLost(f"{self.destination.name}-{row.partition} is empty, and source.start=latest does not tell where the copy began: "
                                "a record that came since would be lost. Run `reo recover` with source.start set to a timestamp at which the copy had not "
                                "begun yet, or to earliest")
-        return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), from_beginning) - 1
+        return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
 
     def _speaks_of_this_copy(self, frontier: Frontier) -> bool:
         return (frontier.source_identity, frontier.destination_topic_id) == (self.source.identity, self.destination.topic_id)

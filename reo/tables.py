@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from common import client_options
+from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, Stop
 from common.settings_table import SETTINGS, Setting
 
@@ -32,7 +34,27 @@ def exit_codes_table() -> str:
     return "\n".join(["| exit code | error | when |", "|---|---|---|", *(f"| {code} | {name} | {when} |" for code, name, when in sorted(ends))])
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "exit codes": exit_codes_table}
+def guarded_options_table() -> str:
+    """Every raw option that is not free: which tables it belongs to, the values that do no harm, and why."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    tables: dict[tuple[str, str, str], list[str]] = {}
+    for setting, guards in GUARDED.items():
+        for option, guard in guards.items():
+            key = ("never" if guard.always else guard.harmless, guard.reason, option)
+            tables.setdefault(key, []).append(setting)
+    for (harmless, reason, option), settings in tables.items():
+        rows.setdefault((harmless, reason, "<br>".join(f"`{setting}`" for setting in settings)), []).append(f"`{option}`")
+    lines = [f"| {'<br>'.join(options)} | {settings} | {_allowed(harmless)} | {reason} |" for (harmless, reason, settings), options in rows.items()]
+    return "\n".join(["| option | of | passed without the switch | why not anything else |", "|---|---|---|---|", *lines])
+
+
+def _allowed(harmless: str) -> str:
+    if harmless == "never":
+        return "nothing, with the switch neither"
+    return ", ".join(f"`{value}`" for value in harmless.split("|")) if harmless else ""
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "exit codes": exit_codes_table, "guarded options": guarded_options_table}
 
 
 def between(text: str, name: str) -> str:
@@ -57,6 +79,8 @@ def _section(name: str) -> re.Pattern[str]:
 
 
 def _names(setting: Setting) -> str:
+    if setting.kind == "options":
+        return f"`{client_options.prefix(setting.name)}…`"
     return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ())))
 
 

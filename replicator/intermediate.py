@@ -11,6 +11,7 @@ import tempfile
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter
 
+from common import client_options
 from common.settings import Settings
 
 
@@ -32,10 +33,11 @@ def options(settings: Settings) -> dict[str, str]:
         "kafka.compression.type": settings.text("producer.compression_type"),
         "kafka.reconnect.backoff.max.ms": "1000",
         "includeHeaders": "true",
+        **client_options.spark(settings.options("intermediate.producer_options")),
     }
 
 
 def writer(wrapped: DataFrame, settings: Settings) -> DataStreamWriter:
     """The sink, with a checkpoint that is thrown away: a run begins at the frontier, never at Spark's own offsets."""
     checkpoint = tempfile.mkdtemp(prefix="reo-checkpoint-")
-    return wrapped.writeStream.format("kafka").options(**options(settings)).option("checkpointLocation", checkpoint)
+    return wrapped.writeStream.format("kafka").options(**{"checkpointLocation": checkpoint} | options(settings))

@@ -20,7 +20,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from common.errors import RecordRefused, StageFailed
+from common.errors import RecordRefused, SettingsInvalid, StageFailed
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
@@ -90,11 +90,18 @@ def ended(query: StreamingQuery) -> Event | None:
     if "RecordTooLargeException" in str(failure):
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")
+    refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _text(failure))
+    if refused:  # the value is not repeated: it may be a secret
+        raise SettingsInvalid(f"Kafka's client refuses the value of {refused[1]}: look at source.consumer_options and intermediate.producer_options")
     return "failed"
+
+
+def _text(failure: Exception | None) -> str:
+    return f"{failure}\n{getattr(failure, '_cause', None) or ''}"
 
 
 def reason(failure: Exception | None) -> str:
     """Why a query failed, in one line: what Spark says, and the innermost cause, which is what has to be mended."""
-    text = f"{failure}\n{getattr(failure, '_cause', None) or ''}"
+    text = _text(failure)
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

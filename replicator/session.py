@@ -12,19 +12,24 @@ their driver; what a frozen one still writes later is stale.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import threading
 from concurrent.futures import Future
+from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from common import client_options
 from common.errors import StageFailed
 from common.settings import Settings
 
+log = logging.getLogger(__name__)
 JARS_VARIABLE = "REO_JARS"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Where Kafka's Java client may ask for a token."""
@@ -131,9 +136,25 @@ def start(settings: Settings, partitions: int) -> SparkSession:
     for key, value in {**configuration, **where}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        _say_unknown_options(spark, settings)
     except (PySparkRuntimeError, Py4JError) as failed:
         raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
+    return spark
+
+
+def _say_unknown_options(spark: SparkSession, settings: Settings) -> None:
+    """Kafka's Java client reads what it knows and ignores the rest; a mistyped option would be ignored too. (A plug-in of the client may have its own.)"""
+    for name, config in (("source.consumer_options", "consumer.ConsumerConfig"), ("intermediate.producer_options", "producer.ProducerConfig")):
+        given = settings.options(name)
+        if not given:
+            continue
+        known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]
+        for option in given:
+            if option not in known and option not in client_options.SPARKS_OWN:
+                near = get_close_matches(option, known, 1)
+                log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably nobody reads it", name, option,
+                            f" (did you mean {near[0]}?)" if near else "")
 
 
 def starting(settings: Settings, partitions: int) -> Future[SparkSession]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
+from common import client_options
 from common.routes import Place
 from common.settings import Settings
 
@@ -36,6 +37,7 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "kafka.reconnect.backoff.max.ms": "1000",
         # One Spark task per Kafka partition is what the sequence numbers stand on: minPartitions, maxRecordsPerPartition and
         # speculation split a partition and are not set anywhere.
+        **client_options.spark(settings.options("source.consumer_options")),
     }
 
 

@@ -37,7 +37,7 @@ def test_every_wrong_setting_is_listed_at_once() -> None:
     assert message.startswith("7 setting(s) are wrong:")
     for part in ("REO_SOURCE_BOOTSTRAP_SERVERS or KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS is missing", "REO_METRICS_PRT: unknown setting",
                  "REO_METRICS_PORT: a whole number from 0 to 65535", "REO_DEDUPLICATOR_WORKERS: a whole number from 1 to 64",
-                 "REO_LOG_FORMAT: one of text, json", "REO_STOP_AT_END: true or false", "REO_SOURCE_START: earliest, latest or a timestamp"):
+                 "REO_LOG_FORMAT: one of text, json", "REO_STOP_AT_END: true or false", "REO_SOURCE_START: earliest, latest, a timestamp"):
         assert part in message
 
 

@@ -1,0 +1,219 @@
+"""Raw options of the four Kafka clients that records pass through, and which of them are not free.
+
+| setting | client | whose words |
+|---|---|---|
+| `source.consumer_options` | stage one reads the source | Kafka's Java consumer, or Spark's Kafka source |
+| `intermediate.producer_options` | stage one writes the intermediate topic | Kafka's Java producer |
+| `intermediate.consumer_options` | stage two reads the intermediate topic | librdkafka |
+| `destination.producer_options` | stage two writes the destination | librdkafka |
+
+They are passed through as they are, and win over what reo would set. But an exact copy stands on some of them: those are in `GUARDED`, each with the reason and
+with the values that do no harm. Any other value is refused, unless `allow_unsafe_options` is set: then it is passed, and every process says so in its
+log. What can not work at all is refused always. Sources: Kafka's documentation ("Consumer Configs", "Producer Configs"), librdkafka's CONFIGURATION.md with
+its aliases, Spark's "Structured Streaming + Kafka Integration Guide" (options of Spark itself are known here by name; all others go to Kafka).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SWITCH = "allow_unsafe_options"
+SECRET = re.compile(r"(?i)secret|password|token|jaas|credential|private|key\b|pem\b|sasl[.]oauthbearer[.]config")
+"""Names of options whose values are never shown."""
+NAME = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*")
+"""What Kafka's options are called; an environment variable can carry no more."""
+DEPTH_MAX = 12
+"""`ssl.keystore.certificate.chain` is four tables deep in TOML; what refers to itself is deeper than any name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Why an option is not free; `harmless` matches the values that are allowed all the same, `always` ones are refused with the switch too."""
+
+    reason: str
+    harmless: str = ""
+    always: bool = False
+
+    def allows(self, value: str) -> bool:
+        """Whether this value weakens nothing."""
+        return bool(self.harmless) and re.fullmatch(self.harmless, value.strip().lower()) is not None
+
+
+def _entry(side: str, host_name: str, *names: str) -> dict[str, Guard]:
+    one_way = Guard(f"all clients enter a cluster by one set of settings: use {side}.security_protocol, {side}.sasl_… and {side}.ssl_…")
+    return {
+        **dict.fromkeys(("bootstrap.servers", *names[:1]), Guard(f"all clients have to ask the same cluster: use {side}.bootstrap_servers")),
+        **dict.fromkeys(("security.protocol", "sasl.mechanism", *names[1:]), one_way),
+        "ssl.endpoint.identification.algorithm": Guard("without it any certificate of a trusted authority passes for the broker's", host_name),
+    }
+
+
+_JAVA_ENTRY = ("bootstrap.servers", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.oauthbearer.token.endpoint.url", "ssl.truststore.type",
+               "ssl.truststore.certificates", "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.certificate.chain", "ssl.keystore.key",
+               "ssl.keystore.location")
+_C_ENTRY = ("metadata.broker.list", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.oauthbearer.method", "sasl.oauthbearer.client.id",
+            "sasl.oauthbearer.client.secret", "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope", "ssl.ca.location", "ssl.certificate.location",
+            "ssl.key.location")
+_SPARKS = Guard("Spark sets it itself and refuses another value", always=True)
+_CALLBACK = Guard("it is a function of reo's, not a text", always=True)
+_INTERCEPTOR = Guard("an interceptor can change or hold back records")
+_POSITIONS = Guard("a run begins at the frontier, partition by partition: use source.start for where a copy begins")
+_ONE_TASK = Guard("the sequence numbers need one Spark task for each partition, which reads all of it in order")
+_COMMITTED = Guard("records of aborted transactions would be copied", "read_committed")
+_ACKS = Guard("with less, an acknowledged record can be lost", "all|-1")
+_IDEMPOTENCE = Guard("without it the producer's own retries write records twice and in another order", "true")
+_IN_FLIGHT = Guard("with more than 5, idempotence does not keep the order", "[1-5]")
+_LOST = Guard("lost connections are seen in the log only, and after one the producer has to be replaced: a late EndTxn could end the next transaction")
+
+_SPARK_SOURCE = {
+    **_entry("source", "https", *_JAVA_ENTRY),
+    "isolation.level": _COMMITTED,
+    "group.id": Guard("Spark's tasks need a group of their own, which must not be the one that holds the frontier"),
+    **dict.fromkeys(("auto.offset.reset", "enable.auto.commit", "key.deserializer", "value.deserializer", "interceptor.classes"), _SPARKS),
+    "failondataloss": Guard("a gap at the source would be passed over in silence", "true"),
+    "includeheaders": Guard("the copy would have no headers", "true"),
+    **dict.fromkeys(("assign", "subscribe", "subscribepattern"), Guard("the topic and its partitions are given by source.topic and the frontier")),
+    **dict.fromkeys(("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "endingoffsets",
+                     "endingtimestamp", "endingoffsetsbytimestamp"), _POSITIONS),
+    **dict.fromkeys(("minpartitions", "maxrecordsperpartition"), _ONE_TASK),
+    **dict.fromkeys(("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"), Guard("it says what a batch is, which Real-Time Mode does not know")),
+    "groupidprefix": Guard("Spark's tasks need a group of their own, which must not be the one that holds the frontier"),
+}
+_SPARK_SINK = {
+    **_entry("destination", "https", *_JAVA_ENTRY),
+    "acks": _ACKS,
+    "enable.idempotence": _IDEMPOTENCE,
+    "max.in.flight.requests.per.connection": _IN_FLIGHT,
+    "retries": Guard("a record that is given up is a hole, which only a new run fills", "2147483647"),
+    "delivery.timeout.ms": Guard("a record that is given up is a hole, which only a new run fills: use producer.delivery_timeout_ms"),
+    "transactional.id": Guard("Spark's sink begins no transactions, so nothing could be written", always=True),
+    "interceptor.classes": _INTERCEPTOR,
+    **dict.fromkeys(("key.serializer", "value.serializer"), _SPARKS),
+    "topic": Guard("the intermediate topic is given by intermediate.topic"),
+    "includeheaders": Guard("the origin is a header: without it nothing could be copied", "true"),
+    "checkpointlocation": Guard("a run begins at the frontier, never at what Spark remembers of an earlier one"),
+}
+_C_CLIENT = {
+    **_entry("destination", "https", *_C_ENTRY),
+    "enable.ssl.certificate.verification": Guard("without it anybody passes for the broker", "true"),
+    "plugin.library.paths": _INTERCEPTOR,
+    **dict.fromkeys(("error_cb", "stats_cb", "throttle_cb", "log_cb", "oauth_cb", "logger", "on_delivery", "dr_cb", "dr_msg_cb", "on_commit",
+                     "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "default.topic.config"), _CALLBACK),
+}
+_STAGE_TWO_CONSUMER = {
+    **_C_CLIENT,
+    "isolation.level": _COMMITTED,
+    "group.id": Guard("the group's committed offsets are the frontier: use application"),
+    "group.instance.id": Guard("it tells a restarted worker from a second one: use instance"),
+    **dict.fromkeys(("group.protocol", "session.timeout.ms"), Guard("other parts reckon with it: use deduplicator.group_protocol and "
+                                                                    "deduplicator.session_timeout_ms")),
+    "partition.assignment.strategy": Guard("stage two takes partitions over all at once", "range|roundrobin|range,roundrobin|roundrobin,range"),
+    "group.remote.assignor": Guard("every partition has to have one owner, which is the broker's to see to", "uniform|range"),
+    "auto.offset.reset": Guard("a position that is gone would be skipped in silence instead of looked into", "error"),
+    **dict.fromkeys(("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store"),
+                    Guard("offsets are committed in the transaction with the records, and nowhere else", "false")),
+    "enable.partition.eof": Guard("the end of a partition would be taken for a failure", "false"),
+    "topic.metadata.refresh.interval.ms": Guard("partitions that are added would be seen late or never", "[1-9][0-9]{0,4}"),
+    "check.crcs": Guard("damaged records would be copied", "true"),
+}
+_STAGE_TWO_PRODUCER = {
+    **_C_CLIENT,
+    "transactional.id": Guard("it fences a predecessor and ends what that left open: use application and instance"),
+    **dict.fromkeys(("transaction.timeout.ms", "message.timeout.ms", "delivery.timeout.ms"),
+                    Guard("other parts reckon with it: use deduplicator.transaction_timeout_ms")),
+    "enable.idempotence": _IDEMPOTENCE,
+    **dict.fromkeys(("acks", "request.required.acks"), _ACKS),
+    **dict.fromkeys(("max.in.flight", "max.in.flight.requests.per.connection"), _IN_FLIGHT),
+    **dict.fromkeys(("retries", "message.send.max.retries"), Guard("a record that is given up ends its transaction, again and again", "2147483647")),
+    "queuing.strategy": Guard("the order of the records would be lost", "fifo"),
+    "delivery.report.only.error": Guard("the delivered offset is part of the frontier: the check at the next start needs it", "false"),
+    "log_level": Guard(_LOST.reason, "[67]"),
+    "log.connection.close": Guard(_LOST.reason, "true"),
+    "log.queue": Guard(_LOST.reason, "false"),
+}
+GUARDED: Mapping[str, Mapping[str, Guard]] = {
+    "source.consumer_options": _SPARK_SOURCE, "intermediate.producer_options": _SPARK_SINK,
+    "intermediate.consumer_options": _STAGE_TWO_CONSUMER, "destination.producer_options": _STAGE_TWO_PRODUCER,
+}
+SPARKS_OWN = frozenset({"failondataloss", "includeheaders", "assign", "subscribe", "subscribepattern", "startingoffsets", "startingtimestamp",
+                        "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp",
+                        "minpartitions", "maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "groupidprefix",
+                        "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "topic", "checkpointlocation"})
+"""Options of Spark's Kafka source and sink themselves; Spark does not look at upper and lower case."""
+
+
+def variable(setting: str, option: str) -> str:
+    """The environment variable that gives one option: as with Confluent's images a dot is `_`, and `_` is `__`."""
+    return f"{prefix(setting)}{option.replace('_', '__').replace('.', '_').upper()}"
+
+
+def prefix(setting: str) -> str:
+    """What all variables of a table begin with."""
+    return f"REO_{setting.upper().replace('.', '_')}_"
+
+
+def of_variable(name: str) -> tuple[str, str] | None:
+    """The table and the option that an environment variable gives, or None."""
+    for setting in GUARDED:
+        if name.startswith(prefix(setting)) and name != prefix(setting):
+            words = name.removeprefix(prefix(setting)).lower().split("__")
+            return setting, "_".join(word.replace("_", ".") for word in words)
+    return None
+
+
+def flattened(table: object, before: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    """A table of a settings file, in which TOML reads `client.rack` as a table `client`; ValueError for what is no table of options."""
+    if not isinstance(table, Mapping) or depth > DEPTH_MAX:
+        raise ValueError("a table of options is expected, each with a text, a number, true or false")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{before}{key}.", depth + 1)
+        else:
+            name = f"{before}{key}"
+            yield name.lower() if name.lower() in SPARKS_OWN else name, value
+
+
+def text(value: object) -> str:
+    """An option's value as clients take it. No message repeats it: it may be a secret."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise ValueError("a text, a number, true or false is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+    if not str(value).isprintable():
+        raise ValueError("printable characters are expected")
+    return str(value)
+
+
+def wrong(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[str]:
+    """What can not be passed through, each with the reason."""
+    for option, value in options.items():
+        guard = GUARDED[setting].get(option)
+        if not NAME.fullmatch(option):
+            yield f"{setting}: {option!r} is not the name of an option"
+        elif option.startswith("kafka."):
+            yield f"{setting}: {option}: options of Kafka's client are given without `kafka.` before them"
+        elif guard and not guard.allows(value) and (guard.always or not unsafe):
+            allowed = f" ({guard.harmless.replace('|', ', ')} would do)" if guard.harmless else ""
+            switch = "" if guard.always else f". {SWITCH}=true passes it all the same, and the copy is no longer promised to be exact"
+            yield f"{setting}: {option} is not passed through{allowed}: {guard.reason}{switch}"
+
+
+def unsafe(setting: str, options: Mapping[str, str]) -> Iterator[str]:
+    """What is passed through only because the switch is on: for the log."""
+    for option, value in options.items():
+        guard = GUARDED[setting].get(option)
+        if guard and not guard.allows(value):
+            yield f"UNSAFE: {setting} sets {option}, which reo would have refused: {guard.reason}. The copy is no longer promised to be exact"
+
+
+def spark(options: Mapping[str, str]) -> dict[str, str]:
+    """As Spark takes them."""
+    return {option if option in SPARKS_OWN else f"kafka.{option}": value for option, value in options.items()}
+
+
+def shown(option: str, value: str) -> str:
+    """A value for people's eyes."""
+    return "(secret)" if SECRET.search(option) else value

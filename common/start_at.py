@@ -1,0 +1,66 @@
+"""`source.start`: where a copy without a frontier begins, in one of four forms; `deduplicator.start.first_source_offset` makes an offset of it.
+
+    earliest                    the first record that the source still has
+    latest                      the next record that the source gets
+    1700000000000               the first record from that moment on: ms since 1970 UTC, or ISO 8601 with its offset from UTC
+    2026-01-31T08:00:00Z
+    0=120,1=77                  an offset for each partition that is named; all others begin at `earliest`, so that nothing is left out unsaid
+
+It is looked at when a partition's first frontier is made, and never again: a restart goes on from the frontier, also before the first record.
+A partition that is added later, or whose copy was deleted, is never begun in the middle by `latest`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+FORMS = "earliest, latest, a timestamp (ms since 1970 UTC, or ISO 8601 like 2026-01-31T08:00:00Z), or an offset for each partition (0=120,1=77)"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OFFSET = re.compile(r"([0-9]{1,9})=([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What was asked for; `timestamp_ms` and `offsets` belong to their kinds only."""
+
+    kind: Literal["earliest", "latest", "timestamp", "offsets"]
+    timestamp_ms: int = 0
+    offsets: dict[int, int] = field(default_factory=dict)
+
+    def from_beginning(self, partition: int, added: bool) -> bool:
+        """Whether this partition begins at the source's first record; `added`: it came later, or its copy was deleted."""
+        return self.kind == "earliest" or (self.kind == "latest" and added) or (self.kind == "offsets" and partition not in self.offsets)
+
+
+def parse(text: str) -> Start:
+    """The setting's text; ValueError with what is expected."""
+    if text in ("earliest", "latest"):
+        return Start("earliest" if text == "earliest" else "latest")
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return Start("timestamp", int(text))
+    if "=" in text:
+        return Start("offsets", offsets=_offsets(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{FORMS} is expected, not {text!r}") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} does not say in which time zone: put Z (UTC) or an offset like +01:00 behind it")
+    if moment < EPOCH:
+        raise ValueError(f"{text!r} is before 1970; earliest begins with the first record, whatever its timestamp")
+    return Start("timestamp", -((EPOCH - moment) // timedelta(milliseconds=1)))  # what lies within a millisecond begins with the next one
+
+
+def _offsets(text: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        pair = OFFSET.fullmatch(part.strip())
+        if pair is None:
+            raise ValueError(f"partition=offset is expected, not {part.strip()!r} in {text!r}")
+        if int(pair[1]) in found:
+            raise ValueError(f"partition {pair[1]} is named twice in {text!r}")
+        found[int(pair[1])] = int(pair[2])
+    return found
