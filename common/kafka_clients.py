@@ -131,7 +131,7 @@ def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
         **cluster.security.librdkafka(),
         "error_cb": partial(_noted, cluster),
         "bootstrap.servers": cluster.bootstrap_servers,
-        "client.id": f"{settings.application}-{role}",  # a name to find in the brokers' logs and quotas
+        "client.id": f"{settings.client_id}-{role}",  # a name to find in the brokers' logs and quotas
         "log_level": 3,  # errors; disconnects are normal and are seen in the metrics
         "logger": logging.getLogger(f"librdkafka.{role}"),
         "reconnect.backoff.max.ms": 1000,  # the default, 10 s, is how long a restarted broker would wait for us

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, points, settings_file, start_at
+from common import client_options, mirror_names, points, settings_file, start_at
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
@@ -62,6 +62,7 @@ class Settings:
         self.intermediate_topic = self.text("intermediate.topic") or f"{self.destination_topic}-proxy"
         self.routes = (Route(self.source_topic, self.destination_topic, self.intermediate_topic),)
         self.application = self.text("application") or f"reo-{self.destination_topic}"
+        self.client_id = self.text("client_id") or self.application
         self.instance = self.text("instance") or socket.gethostname()
         self.start = start_at.parse(self.text("source.start"))
         self.stop_at_end = bool(self.values["stop_at_end"])
@@ -98,7 +99,8 @@ class Settings:
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable gives a setting: what a child gets instead is `Settings.as_environment`."""
-    return variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or client_options.of_variable(variable) is not None
+    return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in mirror_names.VARIABLES
+            or client_options.of_variable(variable) is not None)
 
 
 def load(environment: Mapping[str, str], file: str | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
@@ -109,9 +111,10 @@ def load(environment: Mapping[str, str], file: str | None = None, arguments: Map
     if file:
         raw.update(_from_file(file, wrong))
     raw.update(_from_environment(environment, wrong))
+    _take_mirrors(environment, raw, wrong)
     for name, text in (arguments or {}).items():
         raw[name] = (f"--{name.replace('_', '-')}", text)
-    values = {setting.name: _value(setting, raw, wrong) for setting in SETTINGS}
+    values = {setting.name: _value(setting, raw, wrong, mirror_names.hint(environment)) for setting in SETTINGS}
     checked = {name: value for name, value in values.items() if value is not None}
     if not wrong:
         wrong.extend(_contradictions(Settings(checked)))
@@ -166,6 +169,15 @@ def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[
     return found
 
 
+def _take_mirrors(environment: Mapping[str, str], raw: dict[str, tuple[str, Any]], wrong: list[str]) -> None:
+    """kafka-topic-mirror's names: they may agree with what is given otherwise, and never win over it."""
+    for variable, name, text in mirror_names.given(environment, wrong):
+        where, given = raw.setdefault(name, (variable, text))
+        if (",".join(map(str, given)) if isinstance(given, list) else str(given)) != text:
+            wrong.append(f"{variable} and {where} name the same setting and contradict each other: take one away. (Names without prefix are "
+                         f"kafka-topic-mirror's when {' and '.join(mirror_names.SIGNATURE)} are both set)")
+
+
 def _secret_of(variable: str, file: str, wrong: list[str]) -> str:
     """What is in the file, without the end of its last line, which editors and `echo` put there."""
     try:
@@ -193,12 +205,12 @@ def _options(name: str, raw: Mapping[str, tuple[str, Any]], wrong: list[str]) ->
     return found
 
 
-def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str]) -> Value | None:
+def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str], hint: str) -> Value | None:
     if setting.kind == "options":
         return _options(setting.name, raw, wrong)
     if setting.name not in raw:
         if setting.required:
-            wrong.append(f"{' or '.join(setting.environment)} is missing: {setting.meaning}")
+            wrong.append(f"{' or '.join(setting.environment)} is missing{hint}: {setting.meaning}")
         return setting.default
     where, given = raw[setting.name]
     try:

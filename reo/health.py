@@ -87,8 +87,8 @@ def health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float
     return Health(silent, not_ready)
 
 
-def serve(port: int, folder: str, processes: Processes) -> int:
-    """Answer on this port, in a thread, until the process ends; returns the port. SettingsInvalid when it is taken."""
+def serve(address: str, port: int, folder: str, processes: Processes) -> int:
+    """Answer on this address (empty: all of the host's) and port, in a thread, until the process ends; returns the port. SettingsInvalid when it is taken."""
     metrics = registry(folder)
     metrics_app = make_wsgi_app(metrics)
 
@@ -105,8 +105,9 @@ def serve(port: int, folder: str, processes: Processes) -> int:
         return [("\n".join(wrong) or "ok").encode() + b"\n"]
 
     try:
-        server = make_server("", port, app, ThreadingWSGIServer, Quiet)
+        server = make_server(address, port, app, ThreadingWSGIServer, Quiet)
     except OSError as taken:
-        raise SettingsInvalid(f"metrics.port {port} can not be opened ({taken.strerror}): set REO_METRICS_PORT to a free one") from None
+        raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} can not be opened ({taken.strerror}): "
+                              "set REO_METRICS_PORT to a free one") from None
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     return int(server.server_port)

@@ -76,7 +76,7 @@ class Supervisor:
             places = topics.intermediates(topics.prepare(self.settings))
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()
-            port = health.serve(self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
+            port = health.serve(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._workers(stage))]
             watchdog_at = time.monotonic() + WATCHDOG_EVERY_S

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from common import client_options
+from common import client_options, mirror_names
 from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, Stop
 from common.settings_table import SETTINGS, Setting
@@ -20,9 +20,9 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def settings_table() -> str:
-    """Every setting: reo's name, the environment's, kafka-reo's, default, meaning."""
+    """Every setting: reo's name, the environment's, those of others, default, meaning."""
     rows = (f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |" for setting in SETTINGS)
-    return "\n".join(["| setting | environment (the second name is kafka-reo's) | default | meaning |", "|---|---|---|---|", *rows])
+    return "\n".join(["| setting | environment (other names: kafka-reo's, kafka-topic-mirror's) | default | meaning |", "|---|---|---|---|", *rows])
 
 
 def exit_codes_table() -> str:
@@ -81,7 +81,8 @@ def _section(name: str) -> re.Pattern[str]:
 def _names(setting: Setting) -> str:
     if setting.kind == "options":
         return f"`{client_options.prefix(setting.name)}…`"
-    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ())))
+    mirrors = [name for name, ours, _ in mirror_names.NAMES if ours == setting.name]
+    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ()), *mirrors))
 
 
 def _default(setting: Setting) -> str:

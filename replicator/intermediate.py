@@ -20,7 +20,7 @@ def options(settings: Settings) -> dict[str, str]:
     return {
         **settings.destination.security.spark(),
         "kafka.bootstrap.servers": settings.destination.bootstrap_servers,
-        "kafka.client.id": f"{settings.application}-replicator-intermediate",
+        "kafka.client.id": f"{settings.client_id}-replicator-intermediate",
         "kafka.acks": "all",
         "kafka.enable.idempotence": "true",  # no duplicates and no reordering by the producer's own retries
         "kafka.max.in.flight.requests.per.connection": "5",  # the most with which idempotence keeps order

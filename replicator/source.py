@@ -24,7 +24,7 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
     return {
         **settings.source.security.spark(),
         "kafka.bootstrap.servers": settings.source.bootstrap_servers,
-        "kafka.client.id": f"{settings.application}-replicator-source",
+        "kafka.client.id": f"{settings.client_id}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not the source's records
         "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),  # not `subscribe`: a new run adds them
         "startingOffsets": orjson.dumps(offsets).decode(),

@@ -233,21 +233,31 @@ def test_the_switch_is_loud_and_secrets_are_silent(clusters: Clusters, topic: st
     assert secret not in service.log
 
 
-@pytest.mark.parametrize(("stage", "setting", "options", "words"), [
-    ("deduplicator", "destination.producer_options", {"linger.ms": "-1"}, ("destination.producer_options (linger.ms)", "outside allowed range")),
-    ("deduplicator", "intermediate.consumer_options", {"no.such.option": "1"}, ("intermediate.consumer_options", "No such configuration property")),
-    ("deduplicator", "intermediate.consumer_options", {"security.protocol": "ssl", "ssl.key.pem": "s3cr3t"}, ("intermediate.consumer_options",)),
-    (None, "source.consumer_options", {"fetch.max.bytes": "s3cr3t"}, ("value of fetch.max.bytes: Not a number", "source.consumer_options")),
+@pytest.mark.parametrize(("setting", "options", "words"), [
+    ("destination.producer_options", {"linger.ms": "-1"}, ("destination.producer_options (linger.ms)", "outside allowed range")),
+    ("intermediate.consumer_options", {"no.such.option": "1"}, ("intermediate.consumer_options", "No such configuration property")),
+    ("intermediate.consumer_options", {"security.protocol": "ssl", "ssl.key.pem": "s3cr3t"}, ("intermediate.consumer_options",)),
 ])
 def test_what_a_client_does_not_take_ends_the_service(
-        clusters: Clusters, topic: str, start: Start, stage: str | None, setting: str, options: dict[str, str], words: tuple[str, ...]) -> None:
+        clusters: Clusters, topic: str, start: Start, setting: str, options: dict[str, str], words: tuple[str, ...]) -> None:
     """One error that names the table, exit code 2, nothing tried again and again; a value that may be secret is not in it."""
     clusters.source.create(topic, 1)
     clusters.source.write(topic, spread(range(10), 1))
     more = given(setting, options) | {"allow_unsafe_options": "true"}
-    service = start(topic, *([stage] if stage else []), **more)
+    service = start(topic, "deduplicator", **more)
     stopped(service, 2, "SettingsInvalid", *words)
     assert "s3cr3t" not in service.log
+
+
+def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Clusters, topic: str, start: Start) -> None:
+    """It says so when the first record is read: the run is not begun again and again."""
+    clusters.source.create(topic, 1)
+    clusters.source.write(topic, spread(range(10), 1))
+    service = start(topic, **given("source.consumer_options", {"fetch.max.bytes": "many"}))
+    assert service.ends(STOP_S) == 2
+    refused = [line for line in service.errors if "SettingsInvalid" in line]
+    assert len(refused) == 1
+    assert "the value of fetch.max.bytes: Not a number of type INT: look at source.consumer_options" in refused[0]
 
 
 def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: Start) -> None:
