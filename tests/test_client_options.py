@@ -14,6 +14,7 @@ from common import client_options, kafka_clients
 from common.client_options import GUARDED, SWITCH
 from common.errors import SettingsInvalid
 from common.kafka_clients import Lost
+from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
 from replicator import intermediate, source
@@ -97,7 +98,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     kafka_clients.stage_two_consumer(loaded, 0)
     kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}
-            for options in (source.options(loaded, {0: 0}), intermediate.options(loaded))]
+            for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded))]
     return dict(zip(GUARDED, [*java, *made], strict=True))
 
 
