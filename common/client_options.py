@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SWITCH = "allow_unsafe_options"
-SECRET = re.compile(r"(?i)secret|password|token|jaas|credential|private|key\b|pem\b|sasl[.]oauthbearer[.]config")
+SECRET = re.compile(r"(?i)secret|password|passphrase|token|jaas|credential|private|key\b|pem\b|sasl[.]oauthbearer[.]config")
 """Names of options whose values are never shown."""
 NAME = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*")
 """What Kafka's options are called; an environment variable can carry no more."""
@@ -182,7 +182,7 @@ def text(value: object) -> str:
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
         raise ValueError("a text, a number, true or false is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
-    if not str(value).isprintable():
+    if not all(character.isprintable() or character in "\t\n\r" for character in str(value)):  # PEM is several lines
         raise ValueError("printable characters are expected")
     return str(value)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common import positions
@@ -39,11 +39,11 @@ class Group:
         self.client = client
         self.name = settings.application
 
-    def commits(self, places: Iterable[Place], stable: bool = True) -> dict[Place, Commit]:
-        """What is committed; a partition without an offset is left out. If `stable`, HangingTransaction, with the commands, while offsets are undecided."""
+    def commits(self, places: Iterable[Place]) -> dict[Place, Commit]:
+        """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided."""
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
         answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
-            [asked], require_stable=stable, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
+            [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
         for answer in answers:
             if answer.error is not None:
                 raise HangingTransaction(
@@ -51,6 +51,13 @@ class Group:
                     f"a transaction that sent them is neither committed nor aborted. {self.to_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. "
                     "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
         return {Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+
+    def assigned(self) -> set[Place] | None:
+        """The partitions that its members have; None while they are being shared out."""
+        found = self._asked("describing", lambda: self._describe().result())
+        if found.state != ConsumerGroupState.STABLE:
+            return None
+        return {Place(place.topic, place.partition) for member in found.members for place in member.assignment.topic_partitions}
 
     def check_stopped(self) -> None:
         """ServiceRuns while the group has members."""

@@ -54,8 +54,10 @@ class Cluster:
 class Settings:
     """The checked values, by attribute for what is used together and by dotted name for the rest."""
 
-    def __init__(self, values: Mapping[str, Value]) -> None:
+    def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None) -> None:
         self.values = dict(values)
+        self.given_by = dict(given_by or {})
+        """By dotted name, an option's too, where the value comes from; what has its default is left out."""
         self.source, self.destination = self._cluster("source"), self._cluster("destination")
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
@@ -120,7 +122,7 @@ def load(environment: Mapping[str, str], file: str | None = None, arguments: Map
         wrong.extend(_contradictions(Settings(checked)))
     if wrong:
         raise SettingsInvalid("\n  ".join([f"{len(wrong)} setting(s) are wrong:", *wrong]))
-    return Settings(checked)
+    return Settings(checked, {name: where for name, (where, _) in raw.items()})
 
 
 def _from_file(file: str, wrong: list[str]) -> dict[str, tuple[str, Any]]:

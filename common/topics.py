@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from common import topic_config
 from common.errors import ClusterUnreachable, Cycle, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
@@ -22,11 +23,6 @@ from common.settings import Cluster, Settings
 
 log = logging.getLogger(__name__)
 
-WRAPPED_EXTRA_BYTES = 4096
-"""Room for the origin header (about 130 bytes) and for the framing of a batch around one record."""
-COPIED_CONFIG = ("retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes", "segment.ms",
-                 "min.compaction.lag.ms", "delete.retention.ms", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-"""What the copy takes over from the source when it is created. Not the replication: that is a setting."""
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -121,27 +117,23 @@ def _check_partitions(source: Topic, intermediate: Topic | None, destination: To
 def _make_both(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
                existing: Mapping[str, Topic]) -> None:
     """The intermediate and the destination topic of a route, made or extended, and looked at."""
-    config = _config_of(source_admin, settings.source, source.name)
-    replication = settings.number("topics.replication_factor")
-    limit = int(config.get("max.message.bytes", 1_048_588))
-    _make(destination_admin, settings.destination, existing.get(route.destination_topic), NewTopic(
-        route.destination_topic, source.partitions, replication, config=config | {"message.timestamp.type": "CreateTime"}))
-    _make(destination_admin, settings.destination, existing.get(route.intermediate_topic), NewTopic(
-        route.intermediate_topic, source.partitions, replication, config={
-            "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1",  # nothing expires unread; stage two purges what it has committed
-            "max.message.bytes": str(limit + WRAPPED_EXTRA_BYTES), "message.timestamp.type": "LogAppendTime"}))
-    _check_existing(destination_admin, settings, route, limit)
+    there, replication = all_config(source_admin, settings.source, source.name), settings.number("topics.replication_factor")
+    wanted = NewTopic(route.intermediate_topic, source.partitions, replication, config=topic_config.for_intermediate(there))
+    if route.intermediate_topic not in existing:  # first: a topic that is there tells which configurations the brokers know
+        make(destination_admin, settings.destination, None, wanted)
+    known = all_config(destination_admin, settings.destination, route.intermediate_topic)
+    destination = existing.get(route.destination_topic)
+    for name, reason in topic_config.refused(there, known).items() if destination is None else ():
+        log.info("%s of the source topic %s is not taken over: %s", name, source.name, reason)
+    make(destination_admin, settings.destination, destination, NewTopic(
+        route.destination_topic, source.partitions, replication, config=topic_config.for_copy(there, known)))
+    if route.intermediate_topic in existing:  # extended last: a destination with fewer partitions is refused at the next start
+        make(destination_admin, settings.destination, existing[route.intermediate_topic], wanted)
+    _check_existing(destination_admin, settings, route, topic_config.limit(there))
 
 
-def _config_of(client: AdminClient, cluster: Cluster, name: str) -> dict[str, str]:
-    """The configuration of a topic that differs from its broker's, as far as a copy takes it over."""
-    entries = _all_config(client, cluster, name)
-    return {key: str(entries[key].value) for key in COPIED_CONFIG
-            if key in entries and (not entries[key].is_default or key == "max.message.bytes") and entries[key].value is not None}
-
-
-def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:
-    """Asked again while a broker does not know a topic that was made or described just now."""
+def all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:
+    """A topic's configuration, name → ConfigEntry. Asked again while a broker does not know a topic that was made or described just now."""
     resource = ConfigResource(ResourceType.TOPIC, name)
 
     def ask() -> dict[str, Any]:
@@ -152,15 +144,15 @@ def _all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, A
 
 def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
     """The topic's max.message.bytes: the limit on a batch of records as the broker stores it."""
-    return int(_all_config(client, cluster, name)["max.message.bytes"].value)
+    return int(all_config(client, cluster, name)["max.message.bytes"].value)
 
 
 def compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
     """Whether the topic's cleanup can take records out of its middle."""
-    return "compact" in str(_all_config(client, cluster, name)["cleanup.policy"].value)
+    return "compact" in str(all_config(client, cluster, name)["cleanup.policy"].value)
 
 
-def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic) -> None:
+def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic) -> None:
     """Create the topic, or add the partitions that it lacks."""
     try:
         if existing is None:
@@ -170,8 +162,11 @@ def _make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted:
             log.info("adding partitions to topic %s: %d, then %d", wanted.topic, existing.partitions, wanted.num_partitions)
             client.create_partitions([NewPartitions(wanted.topic, wanted.num_partitions)], request_timeout=REQUEST_TIMEOUT_S)[wanted.topic].result()
     except KafkaException as failed:
-        if failed.args[0].code() not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):  # another process was first
-            raise translate(failed.args[0], f"creating topic {wanted.topic} on the {cluster.name} cluster") from None
+        code, doing = failed.args[0].code(), f"creating topic {wanted.topic} on the {cluster.name} cluster"
+        if code in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
+            raise TopicsUnfit(f"{doing}: {failed.args[0].str()}. Create it as the cluster wants it, with {wanted.num_partitions} partitions") from None
+        if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):  # another process was first
+            raise translate(failed.args[0], doing) from None
 
 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
@@ -179,8 +174,8 @@ def _check_existing(client: AdminClient, settings: Settings, route: Route, sourc
     wrapped_limit = bytes_max(client, settings.destination, route.intermediate_topic)
     if wrapped_limit < source_limit:  # a producer would split refused batches without end, and copy nothing
         raise TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {wrapped_limit} bytes, the source topic has up to "
-                          f"{source_limit}: set its max.message.bytes to at least {source_limit + WRAPPED_EXTRA_BYTES}")
-    entries = _all_config(client, settings.destination, route.destination_topic)
+                          f"{source_limit}: set its max.message.bytes to at least {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`")
+    entries = all_config(client, settings.destination, route.destination_topic)
     if str(entries["message.timestamp.type"].value) != "CreateTime":
         raise TopicsUnfit(f"the destination topic {route.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
                           "set it to CreateTime")

@@ -98,15 +98,14 @@ class Starter:
     def _output(self, place: Place) -> Place:
         return self.routes[place.topic].destination(place.partition)
 
-    def without_frontier(self) -> list[Place] | None:
-        """The partitions of the intermediate topics that nobody has made a frontier for yet; None while the cluster does not say."""
+    def nobodys(self) -> list[Place] | None:
+        """The partitions of the intermediate topics that no member of the group has; None while they are being shared out, or the cluster does not say."""
         try:
-            places = self._places(self.routes)
-            commits = self.group.commits(places, stable=False)  # a busy copy always has undecided ones; whether there is any does not depend on them
+            assigned = self.group.assigned()
+            return None if assigned is None else sorted(set(self._places(self.routes)) - assigned)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return None
-        return [place for place in places if place not in commits]
 
     def _places(self, names: Collection[str]) -> list[Place]:
         return [Place(name, partition) for name, topic in self._described(names).items() for partition in range(topic.partitions)]

@@ -20,34 +20,32 @@ from deduplicator.transaction import InTurn, TransactionalProducer
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S = 1.0
-SHARED_OUT_S = 5.0
-"""How long the members may take to make first frontiers before a partition without one counts as nobody's."""
+LOOK_AFTER_S = 5.0
 
 
 class SharedOut:
-    """Sees to it that a new partition is somebody's, once after the start.
+    """Sees to it that every partition is somebody's, once after the start.
 
     A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions were added
     while it was away, nobody would notice: librdkafka asks for an assignment when the number of partitions changes, and this one has seen one number only.
+    When the leader joins again, the broker has the partitions shared out anew; when another member does, it is given what it had.
     """
 
     def __init__(self, starter: Starter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
-        self.due: float | None = None
-        self.done = False
+        self.due = time.monotonic() + LOOK_AFTER_S
+        self.done = intermediate.incremental
+        """With group.protocol=consumer the broker itself shares out."""
 
     def see(self) -> None:
         """Look, when it is time."""
-        if self.done or not self.intermediate.is_member:
+        if self.done or time.monotonic() < self.due or not self.intermediate.is_member:
             return
-        self.due = self.due or time.monotonic() + SHARED_OUT_S
-        if time.monotonic() < self.due:
-            return
-        missing = self.starter.without_frontier()
-        self.done, self.due = missing == [], None
-        if missing:
-            log.info("partition(s) %s are nobody's: joining the group again", missing)
+        nobodys = self.starter.nobodys()
+        self.done, self.due = nobodys == [], time.monotonic() + LOOK_AFTER_S
+        if nobodys:
+            log.info("partitions %s are nobody's: joining the group again", nobodys)
             self.intermediate.join()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import orjson
 
+from common import client_options, mirror_names
 from common.frontier import Frontier, Link, RuleState
 from common.settings_table import SETTINGS
 from fuzz.messages import line
@@ -40,12 +41,14 @@ ENVIRONMENTS = (
     b"APPLICATION_NAME=copy\0KAFKA_CLUSTERS_SOURCE_TOPIC=orders\0KAFKA_CONFIG_CONSUMER_AUTO_RESET=latest\0STREAMS_NUM_STREAM_THREADS=3",
     b"REO_SETTINGS_FILE=/nowhere/reo.toml\0REO_PORT=tcp://10.0.0.1:7081\0KAFKA_CLUSTERS_SERVICE_HOST=10.0.0.1",
     b"\0".join(f"{setting.environment[0]}={setting.default}".encode() for setting in SETTINGS if setting.default not in (None, "")),
+    b"REO_SOURCE_CONSUMER_OPTIONS_CLIENT_RACK=a\0REO_DESTINATION_PRODUCER_OPTIONS_LOG__LEVEL=7\0REO_ALLOW_UNSAFE_OPTIONS=true\0REO_SOURCE_START=0=1,1=2",
+    b"INPUT_TOPIC=orders\0OUTPUT_TOPIC=orders-copy\0NEWEST_OFFSET=false\0PROM_SERVER_ADDR=:9095\0REO_SOURCE_START=2026-01-31T08:00:00Z",
 )
 TREE: Mapping[str, object] = {
     "application": "2024", "source": {"start": 1_700_000_000_000}, "log": {"level": "DEBUG"}, "replicator": {"master": "spark://a:7077"}, "stop_at_end": True}
 FILES = (
     b'application = "2024"\nconnect_timeout_s = 5\nstop_at_end = true\n[source]\nstart = "latest"\n[log]\nlevel = "DEBUG"\n',
-    b'application: "2024"\nstop_at_end: yes\nsource: {start: 1700000000000}\nlog:\n  level: DEBUG\n',
+    b'application: "2024"\nstop_at_end: yes\nintermediate: {consumer_options: {a.b: c, d: {e: 7}}}\nsource: {start: 1700000000000}\nlog:\n  level: DEBUG\n',
     orjson.dumps(TREE),
     b"application = 2024\n[source]\nbootstrap_servers = a:1,b:2\n[log]\nlevel = DEBUG\n",
 )
@@ -55,7 +58,8 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
 }
 _JSON = (b"true", b"false", b"null", b"1.0", b"-1", b"-0", b"1e3", b"9223372036854775807", b"9223372036854775808", b"[]", b"{}", b'"',
          b"\\ud800", b"\\u0000", b":", b",")
-_NAMES = tuple(name.encode() + b"=" for setting in SETTINGS for name in setting.environment)
+_NAMES = (*(name.encode() + b"=" for setting in SETTINGS for name in setting.environment), *(name.encode() + b"=" for name in sorted(mirror_names.VARIABLES)),
+          *(client_options.prefix(name).encode() for name in client_options.GUARDED))
 _KEYS = tuple(part.encode() for part in sorted({part for setting in SETTINGS for part in setting.name.split(".")}))
 _VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc/hostname", b"dynaconf_merge", b"dynaconf_include", b"\xff", b"\0",
            b"\n[source]\n", b"topic", b"None", b"- ", b": ", b" = ", b"&a ", b"*a", b"<<: ",

@@ -20,6 +20,8 @@ EXAMPLES = """examples:
   reo run deduplicator           stage two alone
   reo verify                     hold the destination against the source, record by record
   reo recover                    the frontier is gone or was reset: find it from the data; --apply commits it
+  reo topics                     are the copy's topics made as the source's is; --apply makes them so
+  reo config show                every setting in effect, and where its value comes from
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
 """
 
@@ -36,7 +38,13 @@ def parser() -> argparse.ArgumentParser:
     recover = commands.add_parser("recover", help="find a lost frontier from the data; changes nothing without --apply")
     recover.add_argument("--apply", action="store_true", help="commit what was found; the service has to be stopped")
     recover.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    for command in (run, verify, recover):
+    topics = commands.add_parser("topics", help="hold the configurations of the copy's topics against the source's; changes nothing without --apply")
+    topics.add_argument("--apply", action="store_true", help="make them alike")
+    topics.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    config = commands.add_parser("config", help="the settings").add_subparsers(dest="what", required=True, metavar="WHAT")
+    show = config.add_parser("show", help="every setting in effect, and where its value comes from; secrets are not shown")
+    show.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    for command in (run, verify, recover, topics, show):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", help="the source topic (source.topic)")
     demo = commands.add_parser("demo", help="the main job on this machine, with two real brokers")
@@ -63,6 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from reo import recover
 
         return recover.command(loaded, given.apply, given.json)
+    if given.command == "topics":
+        from reo import alike
+
+        return alike.command(loaded, given.apply, given.json)
+    if given.command == "config":
+        from reo import config
+
+        return config.show(loaded, given.json)
     from reo.supervisor import Supervisor
 
     stages = (given.stage,) if given.stage else ("deduplicator", "replicator")

@@ -121,7 +121,7 @@ def start(settings: Settings, partitions: int) -> SparkSession:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m {java_options(settings)}",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore",  # what no log may show
+        "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore",  # what no log may show
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",  # a second attempt of a task at the same time would interleave two sequences

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from common.settings import load
+from common.settings import is_ours, load
 from reo.demo.broker import free_port
 from tests.conftest import Start
 from tests.kafka import COPY_S, Clusters, spread, until
@@ -72,8 +73,9 @@ def test_a_contradiction_with_the_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_command_line_wins_over_its_names() -> None:
-    """As over every variable."""
+    """As over every variable; and a child process, which is handed what won, is not left the others to contradict it."""
     assert load(MIRROR, None, {"source.topic": "mine"}).source_topic == "mine"
+    assert all(is_ours(name) for name in (*MIRROR, "CONSUMER_GROUP", "CLIENT_ID", "NEWEST_OFFSET", "PROM_SERVER_ADDR"))
 
 
 @pytest.mark.parametrize(("change", "part"), [
@@ -102,3 +104,5 @@ def test_its_environment_runs_topic_to_topic_in_one_cluster(clusters: Clusters, 
     assert [member.client_id for member in members] == ["mirror-deduplicator-0"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         assert b"reo_records_out_total" in answer.read()
+    with pytest.raises(urllib.error.URLError):  # another address of this host
+        urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=5)

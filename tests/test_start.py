@@ -88,6 +88,16 @@ def test_latest_also_after_a_restart_before_the_first_record(clusters: Clusters,
     assert differences_from(clusters, topic, {0: EACH, 1: EACH, 2: EACH, 3: 0}) == []
 
 
+def test_going_on_behind_what_another_program_has_copied(clusters: Clusters, topic: str, start: Start) -> None:
+    """A topic that kaf-relay has filled stands at the source offsets of its ends: with these, and told to append, the whole becomes an exact copy."""
+    source_with_records(clusters, topic)
+    clusters.destination.create(topic, PARTITIONS)
+    clusters.destination.write(topic, spread(range(120), PARTITIONS))
+    ends = ",".join(f"{partition}={end}" for partition, end in clusters.destination.ends(topic).items())
+    assert start(topic, "--stop-at-end", source_start=ends, deduplicator_without_frontier="append").ends() == 0
+    assert clusters.differences(topic) == []
+
+
 def test_offsets_that_are_not_there_are_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """All at once, each with the offsets that there are; and no partition is begun, so that a corrected setting is taken for all of them."""
     source_with_records(clusters, topic)

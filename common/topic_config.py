@@ -1,0 +1,63 @@
+"""Which configurations of a topic its copy takes over.
+
+Those that are set on the source topic itself, and known to the destination's brokers: what is not set on a topic is its cluster's decision, on either side.
+Two things are different. `NOT_OVER` can not go over, each with the reason. And the limit on a batch, `max.message.bytes`, goes over also when the
+source has it from its broker: without it, records that the source has taken would be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka.admin import ConfigSource
+
+WRAPPED_EXTRA_BYTES = 4096
+"""Room for the origin header (about 130 bytes) and for the framing of a batch around one record."""
+LIMIT = "max.message.bytes"
+TIMESTAMPS = {"message.timestamp.type": "CreateTime"}
+"""Of every destination topic: its timestamps are the source's."""
+_BROKERS = "it names brokers of the source cluster"
+_TIERED = "tiered storage is a matter of the cluster"
+_OLD = "it is measured against the clock when a record is copied: what was young at the source would be refused"
+_VERSION = "it belongs to the version of the broker"
+NOT_OVER = {
+    "leader.replication.throttled.replicas": _BROKERS, "follower.replication.throttled.replicas": _BROKERS,
+    "min.insync.replicas": "it belongs to the replication factor, which is topics.replication_factor",
+    "unclean.leader.election.enable": "an unclean election at the destination would lose committed records",
+    "message.timestamp.type": "the copy has the source's timestamps: CreateTime",
+    "message.timestamp.before.max.ms": _OLD, "message.timestamp.difference.max.ms": _OLD,
+    "remote.storage.enable": _TIERED, "local.retention.ms": _TIERED, "local.retention.bytes": _TIERED,
+    "remote.log.copy.disable": _TIERED, "remote.log.delete.on.disable": _TIERED,
+    "message.format.version": _VERSION, "message.downconversion.enable": _VERSION,
+}
+Entries = Mapping[str, Any]
+"""A topic's configuration as `topics.all_config` reads it: name → ConfigEntry."""
+
+
+def own(entries: Entries) -> dict[str, str]:
+    """What is set on the topic itself."""
+    return {name: str(entry.value) for name, entry in entries.items()
+            if getattr(entry.source, "value", entry.source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
+
+
+def limit(entries: Entries) -> int:
+    """The largest batch of records, in bytes as the broker stores it."""
+    return int(entries[LIMIT].value)
+
+
+def refused(source: Entries, known: Entries) -> dict[str, str]:
+    """What is set on the source topic and does not go over: name → reason. `known` is any topic's configuration at the destination."""
+    return {name: NOT_OVER.get(name, "the destination's brokers do not know it") for name in own(source) if name in NOT_OVER or name not in known}
+
+
+def for_intermediate(source: Entries) -> dict[str, str]:
+    """What an intermediate topic is made with: nothing expires unread, since stage two purges what it has committed."""
+    return {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", LIMIT: str(limit(source) + WRAPPED_EXTRA_BYTES),
+            "message.timestamp.type": "LogAppendTime"}
+
+
+def for_copy(source: Entries, known: Entries) -> dict[str, str]:
+    """What a destination topic is made with."""
+    left_out = refused(source, known)
+    return {name: value for name, value in own(source).items() if name not in left_out} | {LIMIT: str(limit(source))} | TIMESTAMPS
