@@ -21,7 +21,8 @@
         ├── RecordRefused          27   the destination can not take a record as it is
         ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
         ├── ServiceRuns            29   the group has members, where the service has to be stopped
-        └── CopyDiffers            30   `reo verify` or `reo recover` found a difference
+        ├── CopyDiffers            30   `reo verify` or `reo recover` found a difference
+        └── NotComparable          31   a mapping or a shared destination hides from them what they look for
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate`, and nowhere else.
@@ -156,6 +157,12 @@ class CopyDiffers(Stop):
     """Source and destination are not the same."""
 
     exit_code = 30
+
+
+class NotComparable(Stop):
+    """A copy with a mapping, or with other sources beside it, was to be held against its source."""
+
+    exit_code = 31
 
 
 def stop_codes() -> frozenset[int]:

@@ -8,14 +8,17 @@ protocols: so the broker itself refuses it while stage two runs. (All measured; 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from common import frontier as frontiers
 from common import positions
 from common.errors import HangingTransaction, ReoError, ServiceRuns
+from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
 from common.routes import Place
 from common.settings import Settings
@@ -51,6 +54,17 @@ class Group:
                     f"a transaction that sent them is neither committed nor aborted. {self.to_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. "
                     "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
         return {Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
+
+    def frontiers(self) -> dict[Place, Frontier]:
+        """Every frontier of the group, of whatever topic, as it was before any open transaction; what is none is left out."""
+        everything = ConsumerGroupTopicPartitions(self.name)
+        answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
+            [everything], require_stable=False, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions)
+        found = {}
+        for answer in answers:
+            with contextlib.suppress(ValueError):
+                found[Place(answer.topic, answer.partition)] = frontiers.decode(answer.metadata)
+        return found
 
     def assigned(self) -> set[Place] | None:
         """The partitions that its members have; None while they are being shared out."""

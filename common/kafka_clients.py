@@ -181,6 +181,7 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With group.protocol=consumer the broker
         # refuses the new one until the old one's session has ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
         "group.instance.id": f"{settings.application}-{settings.instance}-{worker}",
+        "partition.assignment.strategy": "roundrobin",  # "range" gives the first partition of every topic to the same worker
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
@@ -223,4 +224,5 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 262_144,
         "compression.type": settings.text("producer.compression_type"),
+        "partitioner": "murmur2",  # the Java client's; asked for records with a key on a route that maps by key only (`deduplicator.spread`)
     })

@@ -2,12 +2,16 @@
 
 Whatever a service remembers or measures belongs to one partition of one topic, its `Place`. Partition p of the source and partition p of
 the intermediate topic of a route are the same stream of records, so each of the two places tells the other.
+
+Settings hold rules (`common.rules`), of which one leads to one route or, with a pattern, to many.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
+
+SAME = "same"
 
 
 class Place(NamedTuple):
@@ -28,6 +32,15 @@ class Route:
     source_topic: str
     destination_topic: str
     intermediate_topic: str
+    mapping: str = SAME
+    """Which partition a record goes to (`common.mapping`)."""
+    shared: bool = False
+    """Whether other routes may lead to the same destination topic."""
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether a destination partition holds what its source partition holds, and nothing else: only then can the two be compared."""
+        return self.mapping == SAME and not self.shared
 
     def source(self, partition: int) -> Place:
         """The place at the source."""
@@ -38,5 +51,9 @@ class Route:
         return Place(self.intermediate_topic, partition)
 
     def destination(self, partition: int) -> Place:
-        """The place at the destination."""
+        """The place at the destination, of a route that is one to one."""
         return Place(self.destination_topic, partition)
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"{self.source_topic} → {self.destination_topic}{'' if self.mapping == SAME else ':' + self.mapping}"

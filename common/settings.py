@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, mirror_names, points, settings_file, start_at
+from common import client_options, mirror_names, points, rules, settings_file, start_at
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
@@ -34,8 +34,8 @@ NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
 wants a process to die."""
 MASTER = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
 """The one form of `spark.master` that is tested; several addresses are one cluster with standby masters."""
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""What Kafka allows: org.apache.kafka.common.internals.Topic."""
+ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
+"""The settings of the one-topic form; `topics` is the other."""
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 Value = str | int | bool | dict[str, str]
 
@@ -61,8 +61,9 @@ class Settings:
         self.source, self.destination = self._cluster("source"), self._cluster("destination")
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
-        self.intermediate_topic = self.text("intermediate.topic") or f"{self.destination_topic}-proxy"
-        self.routes = (Route(self.source_topic, self.destination_topic, self.intermediate_topic),)
+        self.intermediate_topic = self.text("intermediate.topic") or (f"{self.destination_topic}-proxy" if self.destination_topic else "")
+        """These three are the one-topic form's; what is copied is said by `rules`."""
+        self.rules = rules.parse(self.text("topics")) or (rules.Rule(self.source_topic, self.destination_topic),)
         self.application = self.text("application") or f"reo-{self.destination_topic}"
         self.client_id = self.text("client_id") or self.application
         self.instance = self.text("instance") or socket.gethostname()
@@ -72,6 +73,14 @@ class Settings:
     def _cluster(self, side: str) -> Cluster:
         security = Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
         return Cluster(side, self.text(f"{side}.bootstrap_servers"), security)
+
+    def routes(self, topics: Iterable[str] = ()) -> list[Route]:
+        """What is copied, when these topics are at the source; SettingsInvalid when it can not be copied side by side."""
+        found = rules.routes(self.rules, topics, self.text("intermediate.topic"))
+        clashes = rules.clashes(self.rules, found)
+        if clashes:
+            raise SettingsInvalid("\n  ".join([f"with the topics that are at the source, {len(clashes)} route(s) are wrong:", *clashes]))
+        return found
 
     def text(self, name: str) -> str:
         """A setting of kind text or secret."""
@@ -117,6 +126,8 @@ def load(environment: Mapping[str, str], file: str | None = None, arguments: Map
     for name, text in (arguments or {}).items():
         raw[name] = (f"--{name.replace('_', '-')}", text)
     values = {setting.name: _value(setting, raw, wrong, mirror_names.hint(environment)) for setting in SETTINGS}
+    if not values["source.topic"] and not values["topics"]:
+        wrong.append(f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{mirror_names.hint(environment)}: what to copy, or REO_TOPICS for several")
     checked = {name: value for name, value in values.items() if value is not None}
     if not wrong:
         wrong.extend(_contradictions(Settings(checked)))
@@ -132,14 +143,19 @@ def _from_file(file: str, wrong: list[str]) -> dict[str, tuple[str, Any]]:
         wrong.append(f"{file}: {reason}")
         return {}
     found = {}
+    named = []
     for name, value in given.items():
         table = name if name in client_options.GUARDED else next((table for table in client_options.GUARDED if name.startswith(f"{table}.")), "")
         if table:
             found.update(_options_of_file(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, wrong))
         elif name in BY_NAME:
             found[name] = (f"{file}: {name}", value)
+        elif name.startswith(settings_file.TOPICS):
+            named.append((name.removeprefix(settings_file.TOPICS), value))
         else:
             wrong.append(f"{file}: unknown setting {name}{_nearest(name, BY_NAME)}")
+    if named:
+        found["topics"] = (f"{file}: [topics]", [f"{source}={value}" if isinstance(value, str) else value for source, value in named])
     return found
 
 
@@ -256,14 +272,7 @@ def _checked_secret(given: Any) -> str:
 
 
 def _contradictions(settings: Settings) -> Iterable[str]:
-    topics = {"source.topic": settings.source_topic, "destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
-    for name, topic in topics.items():
-        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-            yield f"{name}: {topic!r} is not a legal topic name (letters, digits, dot, underscore, hyphen; at most 249)"
-    if settings.intermediate_topic == settings.destination_topic:
-        yield f"intermediate.topic and destination.topic are both {settings.destination_topic!r}"
-    if settings.intermediate_topic == settings.source_topic and settings.source.bootstrap_servers == settings.destination.bootstrap_servers:
-        yield f"intermediate.topic and source.topic are both {settings.source_topic!r}"
+    yield from _wrong_routes(settings)
     for name in client_options.GUARDED:
         yield from client_options.wrong(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (settings.source, settings.destination):
@@ -273,3 +282,18 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield f"replicator.master: spark://host:port is expected, not {master!r}"
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
+
+
+def _wrong_routes(settings: Settings) -> Iterable[str]:
+    """What the names alone say; the rest is known when the clusters have answered (`common.topics`)."""
+    many = bool(settings.text("topics"))
+    given = [name for name in ONE_TOPIC if settings.text(name)]
+    if many and given:
+        yield f"topics and {', '.join(given)} contradict each other: several topics, or one"
+    if many and not settings.text("application"):
+        yield "application is missing: with several topics it has no default, and the frontiers of all of them are kept under it"
+    if many:
+        yield from (f"topics: {reason}" for reason in rules.wrong(settings.rules))
+        return
+    names = dict(zip(ONE_TOPIC, (settings.source_topic, settings.destination_topic, settings.intermediate_topic), strict=True))
+    yield from rules.wrong_names(names, settings.source.bootstrap_servers == settings.destination.bootstrap_servers)

@@ -19,6 +19,8 @@ FORMS = (*BY_DYNACONF, ".ini")
 DEPTH_MAX = 2
 """`[section] key`: what lies deeper is no setting, and may refer to itself in YAML."""
 NO_SECTION = "no section"
+TOPICS = "topics."
+"""In this section keys are names of topics, which are told apart by upper and lower case."""
 
 
 def read(file: str) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def _by_dynaconf(path: Path) -> Mapping[str, Any]:
 def _ini(content: str) -> Mapping[str, Any]:
     """Without interpolation, so that `%` is a character; what stands before the first section has no prefix."""
     parser = configparser.ConfigParser(interpolation=None, default_section="", strict=True)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # `_flatten` knows which case counts
     parser.read_string(f"[{NO_SECTION}]\n{content}")
     sections = {name: dict(parser[name]) for name in parser.sections()}
     return {**sections.pop(NO_SECTION), **sections}
@@ -62,7 +65,7 @@ def _ini(content: str) -> Mapping[str, Any]:
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Iterable[tuple[str, Any]]:
     for key, value in tree.items():
-        name = f"{prefix}{key}".lower()
+        name = f"{prefix}{key}" if prefix == TOPICS else f"{prefix}{key}".lower()
         if isinstance(value, Mapping) and depth < DEPTH_MAX:
             yield from _flatten(value, f"{name}.", depth + 1)
         else:

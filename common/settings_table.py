@@ -69,7 +69,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("client_id", "text", "", "What the names of all clients begin with in the brokers' logs and quotas. Default: the application."),
     Setting("source.bootstrap_servers", "text", None, "Brokers of the source cluster, `host:port,…`.",
             ("KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS",), required=True),
-    Setting("source.topic", "text", None, "The topic to copy.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",), required=True),
+    Setting("source.topic", "text", "", "The topic to copy. For several: `topics`.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",)),
     Setting("source.start", "start", "earliest",
             "Where a copy without a frontier begins: `earliest`, `latest`, a timestamp (ms since 1970 UTC, or ISO 8601 like `2026-01-31T08:00:00Z`), or an "
             "offset for each partition (`0=120,1=77`; those not named begin at `earliest`).", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
@@ -89,6 +89,8 @@ SETTINGS: tuple[Setting, ...] = (
     _options("intermediate.producer_options", "the producer with which stage one writes the intermediate topic (Java, in Spark)"),
     _options("intermediate.consumer_options", "the consumer with which stage two reads the intermediate topic (librdkafka)"),
     Setting(SWITCH, "flag", False, "Pass raw options through that an exact copy does not survive. Every process then says so in its log."),
+    Setting("topics", "text", "", "Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many topics](#many-topics); in a settings file the "
+            "table `[topics]`, on the command line `--topic`. Instead of the three settings that name topics; `application` has no default then."),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
             ("STREAMS_REPLICATION_FACTOR",), least=-1, most=32767),
     Setting("producer.linger_ms", "integer", 10, "How long a batch waits for more records, in both stages.", ("KAFKA_CONFIG_PRODUCER_LINGER_MS",), most=1000),

@@ -7,18 +7,18 @@ nothing else. The destination has at least as many. `prepare` is idempotent; eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from common import topic_config
+from common import mapping, topic_config
 from common.errors import ClusterUnreachable, Cycle, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
-from common.routes import Place, Route
+from common.routes import SAME, Place, Route
 from common.settings import Cluster, Settings
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,10 @@ def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeo
 
 def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Route, Topic]:
     """Every route and its source topic as it is now; TopicMissing when there is none."""
-    routes = settings.routes
+    names: Collection[str] = ()
+    if any(rule.is_pattern for rule in settings.rules):
+        names = once_reachable(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+    routes = settings.routes(names)
     found = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
     for route in routes:
         if route.source_topic not in found:
@@ -93,43 +96,70 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
     copied = sources(settings, source_admin, timeout_s)
     names = {name for route in copied for name in (route.intermediate_topic, route.destination_topic)}
     existing = look_up(settings.destination, destination_admin, names, timeout_s)
+    _check_cycles(copied, existing)
+    wanted = {name: _partitions_of(name, {route: source for route, source in copied.items() if route.destination_topic == name}, existing)
+              for name in dict.fromkeys(route.destination_topic for route in copied)}
     for route, source in copied.items():
-        _check_partitions(source, existing.get(route.intermediate_topic), existing.get(route.destination_topic))
-    for route, source in copied.items():
-        _make_both(settings, source_admin, destination_admin, route, source, existing)
+        _make_both(settings, source_admin, destination_admin, route, source, existing, wanted[route.destination_topic])
     return copied
 
 
-def _check_partitions(source: Topic, intermediate: Topic | None, destination: Topic | None) -> None:
-    """Cycle or TopicsUnfit before anything is made."""
-    if destination is not None and destination.identity == source.identity:
-        raise Cycle(f"source and destination are the same topic of the same cluster ({source.name}, cluster {source.cluster_id}): "
-                    "give destination.topic another name")
-    if intermediate is not None and intermediate.partitions > source.partitions:
-        raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {source.partitions}: "
-                          "they have to be equal; name another intermediate.topic")
-    followed = intermediate.partitions if intermediate is not None else source.partitions
-    if destination is not None and destination.partitions < followed:
-        raise TopicsUnfit(f"the destination topic {destination.name} has {destination.partitions} partitions, the source topic {source.partitions}: "
-                          "add partitions to it, or name another destination.topic")
+def _check_cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> None:
+    """Cycle when a source is a topic to which this service writes."""
+    written = {topic.identity for topic in existing.values()}
+    for route, source in copied.items():
+        own = existing.get(route.destination_topic)
+        if own is not None and own.identity == source.identity:
+            raise Cycle(f"source and destination are the same topic of the same cluster ({source.name}, cluster {source.cluster_id}): "
+                        "give destination.topic another name")
+        if source.identity in written:
+            raise Cycle(f"{route} reads what this service writes: {source.name} of cluster {source.cluster_id} is the destination or the intermediate topic of "
+                        "another route. Make the rule or pattern narrower, or copy the one with another service")
+
+
+def _partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> int:
+    """How many partitions a destination topic is to have; TopicsUnfit when it has too few, or an intermediate topic too many."""
+    destination, growing = existing.get(name), all(route.mapping == SAME for route in copied)
+    for route, source in copied.items():
+        intermediate = existing.get(route.intermediate_topic)
+        if intermediate is not None and intermediate.partitions > source.partitions:
+            raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {source.partitions}: "
+                              "they have to be equal; name another intermediate.topic")
+        followed = intermediate.partitions if intermediate is not None and growing else source.partitions
+        least = mapping.least_partitions(route.mapping, followed)
+        if destination is not None and destination.partitions < least:
+            raise TopicsUnfit(f"the destination topic {name} has {destination.partitions} partitions, the source topic {source.name} {source.partitions}"
+                              f"{'' if route.mapping == SAME else f', the mapping {route.mapping} needs {least}'}: "
+                              "add partitions to it, or name another destination.topic")
+    if destination is not None and not growing:
+        return destination.partitions  # partitions that are added move keys to other places: that is left to who owns the topic
+    return max(mapping.partitions_to_make(route.mapping, source.partitions) for route, source in copied.items())
 
 
 def _make_both(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
-               existing: Mapping[str, Topic]) -> None:
+               existing: Mapping[str, Topic], wanted: int) -> None:
     """The intermediate and the destination topic of a route, made or extended, and looked at."""
     there, replication = all_config(source_admin, settings.source, source.name), settings.number("topics.replication_factor")
-    wanted = NewTopic(route.intermediate_topic, source.partitions, replication, config=topic_config.for_intermediate(there))
+    between = NewTopic(route.intermediate_topic, source.partitions, replication, config=topic_config.for_intermediate(there))
     if route.intermediate_topic not in existing:  # first: a topic that is there tells which configurations the brokers know
-        make(destination_admin, settings.destination, None, wanted)
+        make(destination_admin, settings.destination, None, between)
     known = all_config(destination_admin, settings.destination, route.intermediate_topic)
     destination = existing.get(route.destination_topic)
     for name, reason in topic_config.refused(there, known).items() if destination is None else ():
         log.info("%s of the source topic %s is not taken over: %s", name, source.name, reason)
     make(destination_admin, settings.destination, destination, NewTopic(
-        route.destination_topic, source.partitions, replication, config=topic_config.for_copy(there, known)))
+        route.destination_topic, wanted, replication, config=topic_config.for_copy(there, known)))
     if route.intermediate_topic in existing:  # extended last: a destination with fewer partitions is refused at the next start
-        make(destination_admin, settings.destination, existing[route.intermediate_topic], wanted)
+        make(destination_admin, settings.destination, existing[route.intermediate_topic], between)
     _check_existing(destination_admin, settings, route, topic_config.limit(there))
+
+
+def check_none_gone(before: Iterable[Route], now: Container[Route]) -> None:
+    """TopicMissing when a source topic is no longer there; with a pattern nothing else would tell."""
+    for route in before:
+        if route not in now:
+            raise TopicMissing(f"the source topic {route.source_topic} was deleted while it was copied: what had not been copied is lost. "
+                               f"Start again to go on without it; {route.destination_topic} stays as it is")
 
 
 def all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:

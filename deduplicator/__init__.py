@@ -5,10 +5,12 @@ In the order in which a record passes:
     intermediate.py  the consumer: batches, partitions given and taken, purge
     rule.py          which records are new (pure)
     unwrap.py        from an intermediate record to the source's record
+    spread.py        which destination partition, where it is not the source's number
     destination.py   writing it to its partition
     transaction.py   two producers in turn; what is certain after each failure
     loop.py          one line per step
     start.py         a partition's frontier when it is assigned: read, made, or refused
     check.py         the frontier held against what the destination really has
+    follow.py        topics that appear later
     worker.py        the process
 """

@@ -27,10 +27,15 @@ class Output:
     sent: int
 
 
+UNCOUNTED = Output(-1, -1)
+"""Of a route that is not one to one: others write to the partition too, so counting says nothing."""
+
+
 class Destination(Protocol):
     """A transaction at a time: begin, write, commit; `abort` after a failure of the caller's own."""
 
     outputs: dict[Place, Output]
+    """Of the partitions that are written by one route alone."""
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -67,7 +72,8 @@ class KafkaDestination:
         client = self._client
         assert client is not None
         produce, (topic, partition) = client.produce, place
-        last = len(records) - 1
+        output = self.outputs.get(place)
+        last = len(records) - 1 if output else -1
         try:
             for position, (key, value, headers, timestamp_ms) in enumerate(records):
                 on_delivery = self._report if position == last else None
@@ -79,7 +85,8 @@ class KafkaDestination:
                         client.poll(0.05)
         except KafkaException as failed:
             raise self.producers.current.failed(failed, f"writing to {place}") from None
-        self.outputs[place].sent += len(records)
+        if output:
+            output.sent += len(records)
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
         """Offsets last, then EndTxn; afterwards the deliveries are known."""

@@ -36,12 +36,16 @@ class PositionGone(Exception):
 class Intermediate:
     """The consumer; `given` gets partitions and returns their offsets, `taken` gets those that are gone."""
 
-    def __init__(self, consumer: Consumer, topics: Iterable[str], incremental: bool,
+    def __init__(self, consumer: Consumer, incremental: bool,
                  given: Callable[[list[Place]], Mapping[Place, int]], taken: Callable[[list[Place]], None]) -> None:
         self.consumer = consumer
         self.incremental = incremental
         self.given = given
         self.taken = taken
+        self.topics: list[str] = []
+
+    def follow(self, topics: Iterable[str]) -> None:
+        """Take part in sharing out these topics from now on; they have to be there."""
         self.topics = list(topics)
         self.join()
 
@@ -101,7 +105,8 @@ class Intermediate:
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        """A static member that comes back is given what it had (KIP-345), also of topics that its settings no longer name: these it leaves alone."""
+        places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
         log.info("%s are assigned", places)
         REBALANCES.labels("assigned").inc()
         placed = [TopicPartition(*place, offset) for place, offset in self.given(places).items()]
@@ -114,7 +119,7 @@ class Intermediate:
         self._gone("lost", consumer, partitions)
 
     def _gone(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
         log.info("%s are %s", places, event)
         REBALANCES.labels(event).inc()
         self.taken(places)

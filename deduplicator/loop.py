@@ -26,9 +26,9 @@ from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
 from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, Pulse
 from common.records import Consumed
-from common.routes import Place, Route
+from common.routes import SAME, Place, Route
 from common.settings import Settings
-from deduplicator.destination import Destination, Output, offsets_with_metadata
+from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
 from deduplicator.rule import Decision, decide
 from deduplicator.start import Assigned, Starter
@@ -135,26 +135,28 @@ class Loop:
     def _write(self, place: Place, batch: PartitionBatch, decision: Decision) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
         records = batch.records(decision.accepted, self.zero_timestamp_ms)
-        surplus, output = self.assigned[place].surplus, self._output(place)
+        state, output = self.assigned[place], self._output(place)
+        surplus = state.surplus
         if surplus is not None:
             del records[:surplus.covers(records)]
             self.destination.outputs[output] = Output(surplus.known, 0)
             if not surplus.records:
-                self.assigned[place].surplus = None
-        if records:
-            self.destination.write(output, records)
+                state.surplus = None
+        for there, run in state.spread(records) if state.spread else [(output, records)]:
+            if run:
+                self.destination.write(there, run)
         return len(records)
 
     def _moved(self, place: Place, next_offset: int, rule: RuleState) -> Assigned:
         state = self.assigned[place]
-        return Assigned(next_offset, replace(state.frontier, rule=rule), state.surplus)
+        return Assigned(next_offset, replace(state.frontier, rule=rule), state.surplus, state.spread)
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
         def offsets() -> list[TopicPartition]:
             positions = {}
             for place, state in moved.items():
-                output = self.destination.outputs[self._output(place)]
+                output = self.destination.outputs[self._output(place)] if state.spread is None else UNCOUNTED
                 state.frontier = replace(state.frontier, destination_known=output.known, sent=output.sent)
                 positions[place] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)
@@ -170,7 +172,8 @@ class Loop:
                     "was deleted and made again, or source.bootstrap_servers leads to another cluster. To copy the new one, give it another destination.topic")
 
     def _count(self, place: Place, batch: PartitionBatch, decision: Decision, written: int) -> None:
-        intermediate, destination = ((there.topic, str(there.partition)) for there in (place, self._output(place)))
+        intermediate, route = (place.topic, str(place.partition)), self.routes[place.topic]
+        destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
         RECORDS_IN.labels("deduplicator", *intermediate).inc(len(batch.messages))
         RECORDS_OUT.labels("deduplicator", *destination).inc(written)
         for reason, number in (("duplicate", decision.duplicates), ("stale", decision.stale), ("hole", decision.holes)):

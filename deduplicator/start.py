@@ -10,6 +10,9 @@ copy begins is durable before anything is copied, whatever dies.
 | no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new |
 | a frontier of another destination topic (it was deleted and made again) | the same as none, but never later than what was copied |
 | no frontier, records at the destination | FrontierLost, or, when told to append, the first frontier |
+| the same, on a route that is not one to one | the first frontier, if the records are certainly other sources' |
+
+A frontier of a route that is not one to one (a mapping, or a destination that is shared) says nothing of its output: others write there too.
 
 Whatever sets a frontier other than the rule raises the epoch, above the clock and above everything on the intermediate topic,
 so that only a run begun after it is believed.
@@ -24,17 +27,18 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import positions, topics
+from common import mapping, positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.group import Group
 from common.kafka_clients import admin, reader
 from common.origin import Origin
 from common.positions import Committed
-from common.routes import Place, Route
+from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.check import Surplus, held_against_data
-from deduplicator.destination import Output
+from deduplicator.destination import UNCOUNTED, Output
+from deduplicator.spread import Spread, spread
 
 log = logging.getLogger(__name__)
 BEYOND_TIMEOUT_S = 20
@@ -48,6 +52,8 @@ class Assigned:
     next_offset: int
     frontier: Frontier
     surplus: Surplus | None = None
+    spread: Spread | None = None
+    """Where records go, unless the route is one to one."""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,8 @@ class Starter:
         self.routes = routes
         self.alive = alive
         self.clock = clock
+        self.appeared: set[str] = set()
+        """Intermediate topics of sources that were not there when the process started: whatever `source.start` is, these are copied whole."""
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
         self.reader = reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
@@ -85,15 +93,21 @@ class Starter:
         if len(described) < len(names):
             topics.prepare(self.settings)
             return self.start(wanted)
-        topic_ids = {route.intermediate_topic: described[route.destination_topic].topic_id for route in routes}
+        leads_to = {route.intermediate_topic: described[route.destination_topic] for route in routes}
         ours = {place: commits[place] for place in wanted
-                if place in commits and commits[place].frontier.destination_topic_id == topic_ids[place.topic]}
+                if place in commits and commits[place].frontier.destination_topic_id == leads_to[place.topic].topic_id}
         result = Start()
-        result.outputs, surplus = self._checked({self._output(place): commit.frontier for place, commit in ours.items()})
+        result.outputs, surplus = self._checked({self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)})
         result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
-        self._make_first([place for place in wanted if place not in ours], commits, topic_ids, result)
+        self._make_first([place for place in wanted if place not in ours], commits, leads_to, result)
         self._anchor(result)
+        for place, state in result.assigned.items():
+            if not self._is_one_to_one(place):
+                state.spread = spread(self.routes[place.topic], place.partition, leads_to[place.topic].partitions)
         return result
+
+    def _is_one_to_one(self, place: Place) -> bool:
+        return self.routes[place.topic].is_one_to_one
 
     def _output(self, place: Place) -> Place:
         return self.routes[place.topic].destination(place.partition)
@@ -147,7 +161,7 @@ class Starter:
             beginnings, ends = (ask(self.admin, frontiers) for ask in (positions.beginnings, positions.ends))
             decided = positions.ends(self.admin, frontiers, committed_only=True) == ends
             try:
-                return held_against_data(self.reader, frontiers, beginnings, ends, compacted)
+                return held_against_data(self.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted)
             except DestinationTruncated as missing:
                 if decided:
                     raise
@@ -161,27 +175,51 @@ class Starter:
     def _described(self, names: Collection[str]) -> dict[str, topics.Topic]:
         return topics.look_up(self.settings.destination, self.admin, names)
 
-    def _make_first(self, missing: list[Place], commits: dict[Place, Committed], topic_ids: Mapping[str, str], result: Start) -> None:
+    def _make_first(self, missing: list[Place], commits: dict[Place, Committed], leads_to: Mapping[str, topics.Topic],
+                    result: Start) -> None:
         if not missing:
             return
-        ends = positions.ends(self.admin, [self._output(place) for place in missing])
+        ends = positions.ends(self.admin, {there for place in missing for there in self._outputs(place, leads_to)})
         source_admin = admin(self.settings.source, self.settings)
         sources = topics.sources(self.settings, source_admin, self.settings.number("connect_timeout_s"))
         check_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
-            if ends[output] > 0 and self.settings.text("deduplicator.without_frontier") == "refuse":
+            filled = [there for there in self._outputs(place, leads_to) if ends[there] > 0]
+            if filled and self.settings.text("deduplicator.without_frontier") == "refuse" and not self._explained(place, sources[route], leads_to):
                 raise FrontierLost(
-                    f"{output} has records (it ends at {ends[output]}), but group {self.settings.application} has no frontier for it: "
-                    "its offsets expired or were deleted, or the topic was filled by something else. `reo recover` finds the frontier from the "
-                    "data. Otherwise copy to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
+                    f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group {self.settings.application} has no frontier for {place}: "
+                    "its offsets expired or were deleted, or the topic was filled by something else. "
+                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one else 'Copy'} "
+                    "to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
             counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
                           default=sources[route].partitions)
-            offset = first_source_offset(self.settings, source_admin, route.source(place.partition), added=place.partition >= counted or place in commits)
-            frontier = Frontier(RuleState(offset - 1, 0, None), sources[route].identity, counted, topic_ids[place.topic], ends[output] - 1, 0)
-            log.info("%s: first frontier, the copy begins at source offset %d", output, offset)
+            offset = first_source_offset(self.settings, source_admin, route.source(place.partition),
+                                         added=place.partition >= counted or place in commits or place.topic in self.appeared)
+            stands = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
+            frontier = Frontier(RuleState(offset - 1, 0, None), sources[route].identity, counted, leads_to[place.topic].topic_id, stands.known, stands.sent)
+            log.info("%s: first frontier, the copy begins at source offset %d", route.source(place.partition), offset)
             result.assigned[place] = Assigned(-1, frontier)
-            result.outputs[output] = Output(ends[output] - 1, 0)
+            if route.is_one_to_one:
+                result.outputs[output] = stands
+
+    def _outputs(self, place: Place, leads_to: Mapping[str, topics.Topic]) -> list[Place]:
+        """Every destination partition that the records of an intermediate partition can come to."""
+        route, fixed = self.routes[place.topic], mapping.number(self.routes[place.topic].mapping)
+        if route.mapping == SAME or fixed is not None:
+            return [route.destination(place.partition if fixed is None else fixed)]
+        return [route.destination(partition) for partition in range(leads_to[place.topic].partitions)]
+
+    def _explained(self, place: Place, source: topics.Topic, leads_to: Mapping[str, topics.Topic]) -> bool:
+        """Whether records at a destination that is not one to one are certainly not this partition's: it is new among others that were copied there before.
+
+        Nothing was ever written to its intermediate partition, the group has frontiers for this destination, and none of them is this source's under
+        another intermediate topic. An intermediate topic that somebody deleted can not be told from one that is new.
+        """
+        if self._is_one_to_one(place) or positions.ends(self.admin, [place])[place] > 0:
+            return False
+        known = {there: frontier for there, frontier in self.group.frontiers().items() if frontier.destination_topic_id == leads_to[place.topic].topic_id}
+        return bool(known) and not any(frontier.source_identity == source.identity and there.topic != place.topic for there, frontier in known.items())
 
     def _anchor(self, result: Start) -> None:
         """Give a position at the end of its intermediate topic, and a higher epoch, to every partition whose own is not there."""
@@ -196,6 +234,16 @@ class Starter:
             state.frontier = anchored(state.frontier, epoch)
             state.next_offset = ends[place]
             result.made.append(place)
+
+
+def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:
+    """A route that was not one to one before has not counted its output: what is there is taken as it is, once."""
+    found = dict(frontiers)
+    for place, frontier in frontiers.items():
+        if frontier.sent < 0:
+            log.warning("%s was not this route's alone before: what is there can not be checked, and is counted from now on", place)
+            found[place] = replace(frontier, destination_known=ends[place] - 1, sent=0)
+    return found
 
 
 def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, added: bool) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from common import points, topics
+from common.errors import StageFailed
 from common.kafka_clients import Lost, admin, stage_two_consumer, transactional_producer
 from common.metrics import Pulse
+from common.routes import Route
 from common.settings import Settings
 from deduplicator.destination import KafkaDestination
+from deduplicator.follow import Follower
 from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.loop import Loop
@@ -21,13 +24,15 @@ from deduplicator.transaction import InTurn, TransactionalProducer
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S = 1.0
 LOOK_AFTER_S = 5.0
+BATCH_BYTES_MAX = 1_048_588
+"""Of a topic, by default (max.message.bytes): while there is none to ask."""
 
 
 class SharedOut:
     """Sees to it that every partition is somebody's, once after the start.
 
-    A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions were added
-    while it was away, nobody would notice: librdkafka asks for an assignment when the number of partitions changes, and this one has seen one number only.
+    A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions or topics were
+    added while it was away, nobody would notice: librdkafka asks for an assignment when a number of partitions changes, and it has seen one number only.
     When the leader joins again, the broker has the partitions shared out anew; when another member does, it is given what it had.
     """
 
@@ -49,45 +54,81 @@ class SharedOut:
             self.intermediate.join()
 
 
-def run(settings: Settings, worker: int, stopping: Callable[[], bool]) -> None:
+class Worker:
+    """The clients of one process, and what is done beside the rounds."""
+
+    def __init__(self, settings: Settings, number: int) -> None:
+        self.settings = settings
+        self.routes = {route.intermediate_topic: route for route in topics.prepare(settings)}
+        """By intermediate topic; sources that appear later are added."""
+        self.pulse = Pulse("deduplicator", number)
+        self.admin = admin(settings.destination, settings)
+        self.batch_bytes_max = self._batch_bytes_max(self.routes.values())
+        timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
+
+        def producer(letter: str) -> TransactionalProducer:
+            lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
+            make = partial(transactional_producer, settings, number, letter, self.batch_bytes_max, lost)
+            return TransactionalProducer(make, timeout_s, self.pulse.beat, lost.by)
+        self.producers = InTurn(producer("a"), producer("b"))
+        self.producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
+        points.at("two: initialised")
+        self.starter = Starter(settings, self.routes, self.pulse.beat)
+        self.loop = Loop(settings, self.routes, self.starter, KafkaDestination(self.producers), self.pulse)
+        self.intermediate = self.loop.intermediate = Intermediate(
+            stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
+        if self.routes:
+            self.intermediate.follow(self.routes)
+        self.follower = Follower(settings)
+        self.shared_out = SharedOut(self.starter, self.intermediate)
+        self.purge = Purge(self.admin)
+
+    def _batch_bytes_max(self, routes: Iterable[Route]) -> int:
+        return min((topics.bytes_max(self.admin, self.settings.destination, route.destination_topic) for route in routes), default=BATCH_BYTES_MAX)
+
+    def housekeeping(self) -> None:
+        """What is done once a second, between two rounds."""
+        self._take_up(self.follower.new(self.routes.values()))
+        self.shared_out.see()
+        next_offsets = {place: state.next_offset for place, state in self.loop.assigned.items()}
+        self.intermediate.report_lag(next_offsets)
+        self.purge.up_to(next_offsets)
+        self.pulse.ready(self.intermediate.is_member)
+
+    def _take_up(self, new: Collection[Route]) -> None:
+        """Sources that have appeared."""
+        if not new:
+            return
+        if self._batch_bytes_max(new) < self.batch_bytes_max:
+            raise StageFailed(f"one of {[route.destination_topic for route in new]} takes smaller batches than this worker's producers make: starting again")
+        log.info("new: %s", ", ".join(map(str, new)))
+        for route in new:
+            self.routes[route.intermediate_topic] = route
+            self.starter.appeared.add(route.intermediate_topic)
+        self.intermediate.follow(self.routes)
+
+    def close(self) -> None:
+        """Leave no open transaction, and the group."""
+        self.follower.close()
+        self.pulse.ready(False)
+        self.producers.close()
+        self.intermediate.close()
+
+
+def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
     points.at("two: started")
-    routes = {route.intermediate_topic: route for route in topics.prepare(settings)}
-    pulse = Pulse("deduplicator", worker)
-    destination_admin = admin(settings.destination, settings)
-    batch_bytes_max = min(topics.bytes_max(destination_admin, settings.destination, route.destination_topic) for route in routes.values())
-    timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
-
-    def producer(letter: str) -> TransactionalProducer:
-        lost = Lost(f"librdkafka.deduplicator-{worker}-{letter}")
-        make = partial(transactional_producer, settings, worker, letter, batch_bytes_max, lost)
-        return TransactionalProducer(make, timeout_s, pulse.beat, lost.by)
-    producers = InTurn(producer("a"), producer("b"))
-    producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
-    points.at("two: initialised")
-    starter = Starter(settings, routes, pulse.beat)
-    loop = Loop(settings, routes, starter, KafkaDestination(producers), pulse)
-    loop.intermediate = Intermediate(
-        stage_two_consumer(settings, worker), routes,
-        settings.text("deduplicator.group_protocol") == "consumer", loop.given, loop.taken)
-    shared_out = SharedOut(starter, loop.intermediate)
-    purge = Purge(destination_admin)
+    worker = Worker(settings, number)
     due = 0.0
     try:
         with without_collection() as collect:
             while not stopping():
-                loop.round()
+                worker.loop.round()
                 if time.monotonic() >= due:
                     due = time.monotonic() + HOUSEKEEPING_S
                     collect()
-                    shared_out.see()
-                    next_offsets = {place: state.next_offset for place, state in loop.assigned.items()}
-                    loop.intermediate.report_lag(next_offsets)
-                    purge.up_to(next_offsets)
-                    pulse.ready(loop.intermediate.is_member)
+                    worker.housekeeping()
     finally:
         points.at("two: stopping")
-        pulse.ready(False)
-        producers.close()
-        loop.intermediate.close()
+        worker.close()
     log.info("stage two has stopped; no transaction is open")

@@ -16,12 +16,11 @@ from dataclasses import asdict, dataclass
 import orjson
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import topic_config, topics
+from common import mapping, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, patiently
 from common.settings import Settings
 from common.topic_config import LIMIT, Entries
-from common.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,16 @@ class Alike:
         names = {name for route in sources for name in (route.intermediate_topic, route.destination_topic)}
         self.existing = topics.look_up(settings.destination, self.destination_admin, names, timeout_s)
         self.rows: list[Row] = []
+        seen: set[str] = set()
         for route, source in sources.items():
             there = topics.all_config(source_admin, settings.source, source.name)
-            self.rows += self._of(route.destination_topic, source, there, _destination)
-            self.rows += self._of(route.intermediate_topic, source, there, _intermediate)
+            if route.destination_topic not in seen:  # a shared one is made as the first of its source topics is
+                seen.add(route.destination_topic)
+                count = mapping.least_partitions if route.destination_topic in self.existing else mapping.partitions_to_make
+                wanted = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
+                             if other.destination_topic == route.destination_topic)
+                self.rows += self._of(route.destination_topic, wanted, there, _destination)
+            self.rows += self._of(route.intermediate_topic, source.partitions, there, _intermediate)
 
     def apply(self) -> None:
         """Change the configurations, then make or extend the topics, as a start does."""
@@ -66,11 +71,11 @@ class Alike:
             self._set(name, wanted)
         topics.prepare(self.settings)
 
-    def _of(self, name: str, source: Topic, there: Entries, compare: Callable[[str, Entries, Entries], list[Row]]) -> list[Row]:
+    def _of(self, name: str, partitions: int, there: Entries, compare: Callable[[str, Entries, Entries], list[Row]]) -> list[Row]:
         found = self.existing.get(name)
         if found is None:
-            return [Row(name, "topic", "none", f"{source.partitions} partitions", "with the source's configurations")]
-        rows = [] if found.partitions >= source.partitions else [Row(name, "partitions", str(found.partitions), str(source.partitions), "the source has them")]
+            return [Row(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
+        rows = [] if found.partitions >= partitions else [Row(name, "partitions", str(found.partitions), str(partitions), "the source has them")]
         return rows + compare(name, there, topics.all_config(self.destination_admin, self.settings.destination, name))
 
     def _set(self, name: str, changes: dict[str, str]) -> None:

@@ -12,11 +12,13 @@ import sys
 from collections.abc import Sequence
 
 from common import errors, process, settings
+from common.rules import TOPIC_NAME
 from common.settings import Settings
 
 EXAMPLES = """examples:
   reo run                        both stages, settings from the environment
   reo run --stop-at-end          copy what is there, then end with exit code 0
+  reo run --topic a=b --topic '^logs-.*=all:3'   several topics, patterns, mappings (then REO_APPLICATION has to be set)
   reo run deduplicator           stage two alone
   reo verify                     hold the destination against the source, record by record
   reo recover                    the frontier is gone or was reset: find it from the data; --apply commits it
@@ -28,7 +30,7 @@ EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
-    top = argparse.ArgumentParser(prog="reo", description="Copies a Kafka topic from one cluster to another exactly once.", epilog=EXAMPLES,
+    top = argparse.ArgumentParser(prog="reo", description="Copies Kafka topics from one cluster to another exactly once.", epilog=EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="the service: both stages, or one of them")
@@ -46,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     for command in (run, verify, recover, topics, show):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
-        command.add_argument("--topic", help="the source topic (source.topic)")
+        command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
+                             help="what to copy: a topic, a pattern that begins with ^; may be repeated, and replaces what the other settings name")
     demo = commands.add_parser("demo", help="the main job on this machine, with two real brokers")
     demo.add_argument("--seed", type=int, help="chooses when the stages are killed; printed at the end")
     demo.add_argument("--kills", type=int, default=2, help="of each stage (default 2)")
@@ -86,10 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(given: argparse.Namespace) -> Settings | int:
-    options = {"source.topic": given.topic, "stop_at_end": getattr(given, "stop_at_end", None)}
+    options = {**_named(given.topic or []), "stop_at_end": getattr(given, "stop_at_end", None)}
     try:
         return settings.load(os.environ, given.settings, {name: text for name, text in options.items() if text is not None})
     except errors.SettingsInvalid as wrong:
         print(f"reo: {wrong}", file=sys.stderr)
         return wrong.exit_code
 
+
+def _named(topics: Sequence[str]) -> dict[str, str]:
+    """One plain name leaves the other settings of the one-topic form as they are."""
+    if len(topics) == 1 and TOPIC_NAME.fullmatch(topics[0]):
+        return {"source.topic": topics[0], "topics": ""}
+    return {"topics": ",".join(topics), **dict.fromkeys(settings.ONE_TOPIC, "")} if topics else {}

@@ -1,7 +1,8 @@
 """`reo recover`: the frontier found from the data, when the group's commit is gone, was reset, or is pending for ever.
 
-Without `--apply` it only reads. Per partition it says what the group has, how far the copy is by the data (`reo.alignment`), and what would be
-committed. With `--apply` it commits that, for all partitions in one request or, when one partition is refused, for none:
+Each route that is one to one is recovered; of the others the data says nothing (`reo.comparable`). Without `--apply` it only reads. Per partition
+it says what the group has, how far the copy is by the data (`reo.alignment`), and what would be committed. With `--apply` it commits that, for
+all partitions of a route in one request or, when one partition of any route is refused, for none:
 
 1. the group has no members (`ServiceRuns`), none of its offsets is undecided (`HangingTransaction`);
 2. the destination is decided to its end, and its end is the same before and after it was read: nobody writes to it;
@@ -30,6 +31,7 @@ from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset, raised_epoch
 from reo import alignment, recovered
 from reo.alignment import Sides
+from reo.comparable import divided
 from reo.recovered import Partition
 
 EPOCH_AHEAD_MS = 3_600_000
@@ -150,18 +152,13 @@ def _read(partition: int, commit: Commit | None) -> Partition:
     return row
 
 
-def looked_at(settings: Settings) -> list[Recovery]:
-    """Every route; the partitions of each are filled when it is looked at."""
-    sources = topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
-    return [Recovery(settings, route, source) for route, source in sources.items()]
-
-
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        routes = looked_at(settings)
+        sources, hidden = divided(topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
+        routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:
-            routes[0].group.check_stopped()
+            Group(settings, admin(settings.destination, settings)).check_stopped()
         for recovery in routes:
             recovery.look()
         refused = [row.refused for recovery in routes for row in recovery.partitions if row.refused]
@@ -173,6 +170,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         return error.exit_code
     for recovery in routes:
         print((recovered.as_json if as_json else recovered.as_text)(settings.application, recovery.route, recovery.partitions, recovery.applied))
-    for refusal in refused:
+    refusals = [*refused, *hidden]
+    for refusal in refusals:
         print(f"reo recover: {refusal}", file=sys.stderr)
-    return refused[0].exit_code if refused else 0
+    return refusals[0].exit_code if refusals else 0

@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import positions, topics
-from common.errors import CopyDiffers, ReoError, TopicMissing
+from common.errors import CopyDiffers, NotComparable, ReoError, TopicMissing
 from common.kafka_clients import admin, reader
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
+from reo.comparable import divided
 
 SHOWN_BYTES = 80
 FIELDS = ("key", "value", "headers", "timestamp")
@@ -76,9 +77,9 @@ def shown(message: Consumed) -> str:
 
 
 def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
-    """Compare all partitions, one after the other. TopicMissing, ClusterUnreachable and the like when they can not be read."""
+    """Compare all partitions of the routes that are one to one, one after the other. TopicMissing and the like when they can not be read."""
     timeout_s = settings.number("connect_timeout_s")
-    sources = topics.sources(settings, admin(settings.source, settings), timeout_s)
+    sources, _ = divided(topics.sources(settings, admin(settings.source, settings), timeout_s))
     names = {route.destination_topic for route in sources}
     destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, timeout_s)
     for route, source in sources.items():
@@ -102,7 +103,7 @@ def command(settings: Settings) -> int:
     begun = time.monotonic()
     try:
         client = admin(settings.source, settings)
-        sources = topics.sources(settings, client, settings.number("connect_timeout_s"))
+        sources, hidden = divided(topics.sources(settings, client, settings.number("connect_timeout_s")))
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
         beginnings = positions.beginnings(client, places)
         total = sum(end - beginnings[place] for place, end in positions.ends(client, places).items())
@@ -117,5 +118,7 @@ def command(settings: Settings) -> int:
         print(f"{result.place}: {result.equal} records equal{'; ' + result.difference if result.difference else ''}")
     records, differing = sum(result.equal for result in results), [result for result in results if result.difference]
     verdict = f"{len(differing)} of {len(results)} partitions differ" if differing else "exact"
-    print(f"{records} records compared in {time.monotonic() - begun:.1f} s: {verdict}")
-    return CopyDiffers.exit_code if differing else 0
+    for reason in hidden:
+        print(f"reo verify: {reason}", file=sys.stderr)
+    print(f"{records} records compared in {time.monotonic() - begun:.1f} s: {verdict}{f'; {len(hidden)} routes can not be compared' if hidden else ''}")
+    return CopyDiffers.exit_code if differing else NotComparable.exit_code if hidden else 0

@@ -16,13 +16,15 @@ from common.frontier import Frontier
 from common.metrics import Pulse
 from common.positions import Committed
 from common.process import Stopping
-from common.routes import Place
+from common.routes import Place, Route
 from common.settings import Settings
+from common.topics import Topic
 from replicator.clients import Clients
 from replicator.run import Plan
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1
+LOOK_AGAIN_S = 2.0
 
 
 class Planner:
@@ -34,10 +36,12 @@ class Planner:
         self.pulse = pulse
         self.stopping = stopping
         self.clock = clock
+        self.known: dict[Route, Topic] = {}
+        """What was copied last."""
 
     def plan(self) -> Plan | None:
         """The next run; None when the process is told to stop while it waits."""
-        sources = topics.prepare(self.settings)
+        sources = self._sources()
         commits = self._frontiers(topics.intermediates(sources))
         if commits is None:
             return None
@@ -48,6 +52,21 @@ class Planner:
         self._check_not_truncated({routes[place.topic].source(place.partition): frontier for place, frontier in frontiers.items()})
         epoch = max([int(self.clock() * 1000), *(frontier.rule.epoch + 1 for frontier in frontiers.values())])
         return Plan(epoch, sources, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()})
+
+    def _sources(self) -> dict[Route, Topic]:
+        """What is to be copied now; waits while patterns fit no topic, unless the end of what is there is asked for."""
+        said = False
+        while True:
+            self.pulse.beat()
+            sources = topics.prepare(self.settings)
+            topics.check_none_gone(self.known, sources)
+            if sources or self.settings.stop_at_end or self.stopping():
+                self.known = sources
+                return sources
+            if not said:
+                log.info("no source topic fits %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
+                said = True
+            time.sleep(LOOK_AGAIN_S)
 
     def _frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
         """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topics."""

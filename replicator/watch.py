@@ -64,11 +64,13 @@ class Watch:
         self.written = positions.ends(self.clients.destination_admin, self.plan.starts)
 
     def sample(self, commits: dict[Place, Committed]) -> Sample:
-        """Ask both clusters; ClusterUnreachable while one is silent."""
+        """Ask both clusters; ClusterUnreachable while one is silent, TopicMissing when a source is gone."""
         client, at_source = self.clients.source_admin, self.at_source.values()
+        sources = topics.sources(self.settings, client)
+        topics.check_none_gone(self.plan.sources, sources)
         beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
-        return Sample(topics.sources(self.settings, client), positions.beginnings(client, at_source),
+        return Sample(sources, positions.beginnings(client, at_source),
                       positions.ends(client, at_source, committed_only=True), ends, newest, commits)
 
     def verdict(self, sample: Sample) -> Event | None:
@@ -93,7 +95,8 @@ class Watch:
                 self.moved_at[place] = now
         if any(now - since > STALL_S for since in self.moved_at.values()):
             return "stalled"
-        return "grown" if any(source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items()) else None
+        grown = any(route not in self.plan.sources or source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items())
+        return "grown" if grown else None
 
     def _move(self, place: Place, sample: Sample, now: float) -> None:
         """Note what this run has written: the newest record says so, or, when all of it is purged already, the frontier."""

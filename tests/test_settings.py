@@ -107,7 +107,8 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_SOURCE_TOPIC": "x" * 249}, "intermediate.topic"),
     ({"REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "20001"}, "is longer than deduplicator.transaction_timeout_ms"),
     ({"REO_PRODUCER_ACKS": "1"}, "one of all, -1 is expected"),
-    ({"REO_SOURCE_TOPIC": ""}, "must not be empty"),
+    ({"REO_SOURCE_TOPIC": ""}, "REO_SOURCE_TOPIC or KAFKA_CLUSTERS_SOURCE_TOPIC is missing"),
+    ({"REO_SOURCE_BOOTSTRAP_SERVERS": ""}, "must not be empty"),
     ({"REO_REPLICATOR_MASTER": "yarn"}, "replicator.master: spark://host:port is expected"),
     ({"REO_REPLICATOR_MASTER": "spark://host"}, "replicator.master: spark://host:port is expected"),
 ])

@@ -1,0 +1,133 @@
+r"""Rules: what the settings say of the topics to copy. `routes` makes routes of them, with the topics that there are. Pure.
+
+    orders                a topic, to one of the same name
+    orders=copy           to another one
+    orders=copy:3         all of it to partition 3; behind the colon stands a mapping (`common.mapping`); also orders=:key
+    ^logs-.*              a pattern begins with ^ and has to fit the whole name (Python's `re`); names that begin with __ are Kafka's own
+    ^logs-(.*)=copy-\1    the destination takes over a group of the pattern: every source has a destination of its own
+    ^logs-.*=all          otherwise all that the pattern fits share one
+
+A destination that several sources can come to is shared. An intermediate topic is the destination's name and `-proxy`, or, where the destination is
+shared, both names and `-proxy`: so its name depends on the rules alone, and not on which topics there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from common import mapping
+from common.routes import SAME, Route
+
+TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""What Kafka allows: org.apache.kafka.common.internals.Topic."""
+LEGAL = "is not a legal topic name (letters, digits, dot, underscore, hyphen; at most 249)"
+BETWEEN = re.compile(r",(?![^{}]*\})")
+"""A comma, but for the one in a pattern's {1,3}."""
+GROUP = re.compile(r"\\([1-9]|g<)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One source topic, or all that a pattern fits; the destination is empty for the source's name."""
+
+    source: str
+    destination: str
+    mapping: str = SAME
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it can lead to more than one route."""
+        return self.source.startswith("^")
+
+    @property
+    def gathers(self) -> bool:
+        """Whether this rule alone leads many sources to one destination."""
+        return self.is_pattern and bool(self.destination) and not GROUP.search(self.destination)
+
+    def leads_to(self, source_topic: str) -> str | None:
+        """The destination topic of this source topic; None when the rule is not about it."""
+        if not self.is_pattern:
+            return (self.destination or self.source) if source_topic == self.source else None
+        found = None if source_topic.startswith("__") else re.fullmatch(self.source, source_topic)
+        return found and (found.expand(self.destination) if self.destination else source_topic)
+
+    def wrong(self) -> Iterator[str]:
+        """What makes it unusable, in words."""
+        if not self.is_pattern:
+            yield from (f"{name!r} {LEGAL}" for name in {self.source, self.destination or self.source} if not TOPIC_NAME.fullmatch(name))
+        else:
+            try:
+                re.compile(self.source).sub(self.destination, "")  # reads the destination, though there is nothing to replace
+            except (re.error, IndexError) as reason:
+                yield f"the pattern {self.source!r} can not be used with {self.destination!r}: {reason}"
+            if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
+                yield f"{self.destination!r} {LEGAL}"
+        yield from mapping.wrong(self.mapping)
+
+
+def parse(text: str) -> tuple[Rule, ...]:
+    """The rules of a text in which they stand behind one another with commas; nothing is checked yet."""
+    return tuple(_parsed(part.strip()) for part in BETWEEN.split(text) if part.strip())
+
+
+def _parsed(text: str) -> Rule:
+    """The destination never has an `=`; a pattern may."""
+    source, _, target = text.rpartition("=") if "=" in text else (text, "", "")
+    destination, _, wanted = target.strip().partition(":")
+    return Rule(source.strip(), destination.strip(), wanted.strip() or SAME)
+
+
+def wrong(rules: Sequence[Rule]) -> list[str]:
+    """Everything that is wrong with the rules whatever topics there are, in words."""
+    found = [reason for rule in rules for reason in rule.wrong()]
+    found += [f"{source!r} is named {times} times: a source topic has one destination" for source, times in Counter(rule.source for rule in rules).items()
+              if times > 1]
+    return found or clashes(rules, routes(rules, ()))
+
+
+def wrong_names(names: Mapping[str, str], same_address: bool) -> Iterator[str]:
+    """The same for the one-topic form: its three settings' names, and what they name."""
+    yield from (f"{name}: {topic!r} {LEGAL}" for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic))
+    (source, from_topic), (destination, to_topic), (intermediate, between) = names.items()
+    if between == to_topic:
+        yield f"{intermediate} and {destination} are both {to_topic!r}"
+    if between == from_topic and same_address:
+        yield f"{intermediate} and {source} are both {from_topic!r}"
+
+
+def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "") -> list[Route]:
+    """The routes of the topics that are named, and of those among `topics` that a pattern fits; a topic of several rules comes several times.
+
+    `intermediate` replaces the default name, for a single rule.
+    """
+    named = [rule.destination or rule.source for rule in rules if not rule.is_pattern or rule.gathers]
+    shared = {name for name, times in Counter(named).items() if times > 1} | {rule.destination for rule in rules if rule.gathers}
+    found = []
+    for rule in rules:
+        for source in sorted(set(topics)) if rule.is_pattern else [rule.source]:
+            destination = rule.leads_to(source)
+            if destination is not None:
+                default = f"{destination}-{source}-proxy" if destination in shared else f"{destination}-proxy"
+                found.append(Route(source, destination, intermediate or default, rule.mapping, destination in shared))
+    return found
+
+
+def clashes(rules: Sequence[Rule], found: Sequence[Route]) -> list[str]:
+    """Why these routes can not be copied side by side, in words."""
+    sources, between = Counter(route.source_topic for route in found), Counter(route.intermediate_topic for route in found)
+    own = Counter(name for name, _ in {(route.destination_topic, route.source_topic) for route in found if not route.shared})
+    shared = {route.destination_topic for route in found if route.shared}
+    return [
+        *(f"{name!r} is the source of several rules ({', '.join(rule.source for rule in rules if rule.leads_to(name) is not None)}): make one of them "
+          "narrower" for name, times in sources.items() if times > 1),
+        *(f"several sources lead to {name!r}, by a pattern that gives each a destination of its own: name the shared destination in a rule"
+          for name, times in own.items() if times > 1 or name in shared),
+        *(f"several routes need the intermediate topic {name!r}: rename a destination" for name, times in between.items()
+          if times > 1 and all(own[route.destination_topic] < 2 and sources[route.source_topic] < 2 for route in found if route.intermediate_topic == name)),
+        *(f"the intermediate topic of {route} would be {route.intermediate_topic!r}, which is a destination" for route in found
+          if route.intermediate_topic in own or route.intermediate_topic in shared),
+        *(f"{route}: {name!r} {LEGAL}" for route in found for name in (route.destination_topic, route.intermediate_topic) if not TOPIC_NAME.fullmatch(name)),
+    ]

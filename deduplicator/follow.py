@@ -1,0 +1,52 @@
+"""Topics that appear while a worker runs: a pattern may fit them.
+
+The source cluster is asked by a thread of its own, with clients of its own: it can be silent for long, and the loop must not wait for it. What the
+thread finds is prepared (`common.topics`) before the loop hears of it, because a group's member must not subscribe to a topic that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from common import topics
+from common.errors import ClusterUnreachable
+from common.routes import Route
+from common.settings import Settings
+
+log = logging.getLogger(__name__)
+EVERY_S = 3.0
+
+
+class Follower:
+    """Asks again and again, if a rule has a pattern; `new` is for the loop."""
+
+    def __init__(self, settings: Settings, prepare: Callable[[Settings], Iterable[Route]] = topics.prepare) -> None:
+        self.settings = settings
+        self.prepare = prepare
+        self.found: set[Route] = set()
+        self.failed: Exception | None = None
+        self.over = threading.Event()
+        if any(rule.is_pattern for rule in settings.rules):
+            threading.Thread(target=self._work, daemon=True, name="follower").start()
+
+    def new(self, known: Iterable[Route]) -> set[Route]:
+        """The routes that have come since; raises what the thread has met."""
+        if self.failed is not None:
+            raise self.failed
+        return self.found - set(known)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self.over.set()
+
+    def _work(self) -> None:
+        while not self.over.wait(EVERY_S):
+            try:
+                self.found = set(self.prepare(self.settings))
+            except ClusterUnreachable as silent:
+                log.warning("topics that a pattern could fit can not be looked for now: %s", silent)
+            except Exception as failed:  # the loop raises it: without this thread it would follow nothing, in silence
+                self.failed = failed
+                return

@@ -1,0 +1,51 @@
+"""Mappings applied (`common.mapping`): the records of one intermediate partition, cut into runs that go to one destination partition each.
+
+Runs are written in the order of the records, so records that come to the same partition keep their order, whatever chose it. A key's partition is left to
+the client, whose `partitioner` is the Java client's (`kafka_clients.transactional_producer`): that is done in C, after the records were handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from common import mapping
+from common.errors import SettingsInvalid
+from common.routes import SAME, Place, Route
+from deduplicator.unwrap import Record
+
+BY_CLIENT = -1
+"""RD_KAFKA_PARTITION_UA: the client chooses."""
+Spread = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record]]]]
+
+
+def spread(route: Route, partition: int, partitions: int) -> Spread:
+    """Where the records of this intermediate partition go, in a destination topic with so many partitions."""
+    topic, fixed = route.destination_topic, mapping.number(route.mapping)
+    if route.mapping == SAME or fixed is not None:
+        place = Place(topic, partition if fixed is None else fixed)
+        return lambda records: [(place, records)]
+    choose = _by_key(partition % partitions) if route.mapping == mapping.KEY else _by_function(route, partition, partitions)
+    return lambda records: ((Place(topic, chosen), list(run)) for chosen, run in groupby(records, choose))
+
+
+def _by_key(without_key: int) -> Callable[[Record], int]:
+    return lambda record: without_key if record[0] is None else BY_CLIENT
+
+
+def _by_function(route: Route, partition: int, partitions: int) -> Callable[[Record], int]:
+    function = mapping.function(route.mapping)
+
+    def choose(record: Record) -> int:
+        try:
+            chosen = function(mapping.SourceRecord(route.source_topic, partition, *record), partitions)
+        except Exception as failed:
+            raise _refused(route, partition, record, f"{type(failed).__name__}: {failed}") from failed
+        if type(chosen) is not int or not 0 <= chosen < partitions:
+            raise _refused(route, partition, record, f"it returned {chosen!r}, the destination topic has the partitions 0 to {partitions - 1}")
+        return chosen
+    return choose
+
+
+def _refused(route: Route, partition: int, record: Record, why: str) -> SettingsInvalid:
+    return SettingsInvalid(f"the mapping of {route} can not place a record of {route.source(partition)} (key {record[0]!r:.80}, timestamp {record[3]}): {why}")

@@ -1,0 +1,24 @@
+"""Which routes can be held against their source by the data alone: those that are one to one.
+
+With a mapping, or with other sources beside it, a destination partition is not one source partition's copy: neither is there an order to compare, nor a
+place to look for. What `reo verify` and `reo recover` can not answer they say, with an exit code of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from common.errors import NotComparable
+from common.routes import SAME, Route
+from common.topics import Topic
+
+
+def divided(sources: Mapping[Route, Topic]) -> tuple[dict[Route, Topic], list[NotComparable]]:
+    """The routes that are one to one, and why the others are left out."""
+    return ({route: source for route, source in sources.items() if route.is_one_to_one},
+            [_hidden(route) for route in sources if not route.is_one_to_one])
+
+
+def _hidden(route: Route) -> NotComparable:
+    why = f"with the mapping {route.mapping}" if route.mapping != SAME else "with other sources beside it"
+    return NotComparable(f"{route} can not be held against its source: {why}, a destination partition is not one source partition's copy")
