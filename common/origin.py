@@ -9,54 +9,40 @@ ours unless it is the last one, and it survives.
     t  source timestamp, ms         s  sequence in the Spark task: 0, 1, 2 …
     k  kind of the timestamp        i  identity of the source topic
 
-The reader takes nothing on trust: whoever can write to the intermediate topic could otherwise move a frontier. But it runs
-once per record, so the checks are two expressions. Kinds are compared by identity: `true` counts as 1 in Python and 1.0 equals
-it, and a frontier at `true` is committed and never read again. `|` keeps the sign of each of its numbers.
+The reader takes nothing on trust: whoever can write to the intermediate topic could otherwise move a frontier. It runs once per record,
+so the types and ranges are those of `Origin`, and msgspec checks them while it decodes (a third of the time of decoding to a dict and
+looking at its fields afterwards, measured). It tells `true` and 1.0 from 1; Python does not, and a frontier at `true` is committed and never read again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from operator import itemgetter
-from typing import TypedDict
+from typing import Annotated
 
-import orjson
+import msgspec
+from msgspec import Meta, Struct, field
 
 HEADER = "__origin"
 OFFSET_MAX = 2**63 - 1
-TIMESTAMP_KINDS = (-1, 0, 1)
-"""Spark's `timestampType`: none, create time, log-append time."""
-
-FIELDS = itemgetter("p", "o", "t", "k", "e", "b", "s", "i")
-"""All of them at once, in C: it is done for every record."""
+Natural = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 
-class Origin(TypedDict):
-    """One parsed origin header; the keys are the wire's."""
+class Origin(Struct, frozen=True, gc=False):
+    """One origin header; on the wire the fields have the names of the table above."""
 
-    p: int
-    o: int
-    t: int
-    k: int
-    e: int
-    b: int
-    s: int
-    i: str
+    source_partition: Natural = field(name="p")
+    source_offset: Natural = field(name="o")
+    timestamp_ms: Annotated[int, Meta(ge=-OFFSET_MAX, le=OFFSET_MAX)] = field(name="t")
+    timestamp_kind: Annotated[int, Meta(ge=-1, le=1)] = field(name="k")
+    """Spark's `timestampType`: -1 none, 0 create time, 1 log-append time."""
+    epoch: Natural = field(name="e")
+    batch: Natural = field(name="b")
+    sequence: Natural = field(name="s")
+    source_identity: str = field(name="i")
 
 
-def parse(header: bytes | None) -> Origin:
-    """The origin in a header's value; ValueError when it is not one, with the reason."""
-    if header is None:
-        raise ValueError("the header has no value")
-    origin: Origin = orjson.loads(header)
-    try:
-        p, o, t, k, e, b, s, i = FIELDS(origin)
-    except (KeyError, TypeError, IndexError) as wrong:
-        raise ValueError(f"a field is missing: {wrong}") from None
-    of_kind = type(p) is type(o) is type(t) is type(k) is type(e) is type(b) is type(s) is int and type(i) is str
-    if not of_kind or not 0 <= p | o | e | b | s <= OFFSET_MAX or not -OFFSET_MAX <= t <= OFFSET_MAX or k not in TIMESTAMP_KINDS:
-        raise ValueError("a field is not of its kind or out of range")
-    return origin
+parse = msgspec.json.Decoder(Origin).decode
+"""The origin in a header's value; ValueError when it is not one, with the reason; TypeError when there is no value."""
 
 
 def identity_of(cluster_id: str, topic: str, topic_id: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
@@ -73,20 +73,30 @@ class KafkaDestination:
         assert client is not None
         produce, (topic, partition) = client.produce, place
         output = self.outputs.get(place)
-        last = len(records) - 1 if output else -1
+        *most, last = records
         try:
-            for position, (key, value, headers, timestamp_ms) in enumerate(records):
-                on_delivery = self._report if position == last else None
-                while True:
-                    try:
-                        produce(topic, value, key, partition, None, on_delivery, timestamp_ms, cast(Any, headers))  # by position: faster than by name
-                        break
-                    except BufferError:  # the client's queue is full: let it send
-                        client.poll(0.05)
+            for key, value, headers, timestamp_ms in most:
+                try:
+                    produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # by position: faster than by name
+                except BufferError:
+                    self._produce_patiently(place, (key, value, headers, timestamp_ms), None)
+            self._produce_patiently(place, last, self._report if output else None)
         except KafkaException as failed:
             raise self.producers.current.failed(failed, f"writing to {place}") from None
         if output:
             output.sent += len(records)
+
+    def _produce_patiently(self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None) -> None:
+        """While the client's queue is full, let it send."""
+        assert self._client is not None
+        key, value, headers, timestamp_ms = record
+        while True:
+            try:
+                self._client.produce(place.topic, value, key, place.partition, None, on_delivery, timestamp_ms, headers)
+            except BufferError:
+                self._client.poll(0.05)
+            else:
+                return
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
         """Offsets last, then EndTxn; afterwards the deliveries are known."""

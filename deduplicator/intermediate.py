@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -25,6 +25,8 @@ from common.routes import Place
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
+BATCH_RECORDS = 1000
+"""So few that what is made for them stays in the processor's cache: 20,000 at once take half as long again (measured)."""
 PURGE_EVERY_S = 10.0
 METADATA_MAGIC = b"CGMDv2:"
 
@@ -53,17 +55,22 @@ class Intermediate:
         """Join the group, or, as a member, join again: when the group's leader does that, the partitions are shared out anew."""
         self.consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def batch(self, records_max: int) -> list[Consumed]:
-        """What is there now, at most `records_max`; waits WAIT_S for the first, so that a lone record is not held up."""
+    def batches(self, records_max: int) -> Iterator[list[Consumed]]:
+        """What is there now, in batches, at most `records_max` records; waits WAIT_S for the first, so that a lone record is not held up."""
         first = self.consumer.poll(WAIT_S)
-        if first is None:
-            return []
-        messages = cast(list[Consumed], [first, *self.consumer.consume(records_max - 1, 0)] if records_max > 1 else [first])
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                raise self._failed(error)
-        return messages
+        batch = [first] if first is not None else []
+        asked = 1
+        while batch:
+            for message in batch:
+                error = message.error()
+                if error is not None:
+                    raise self._failed(error)
+            yield cast(list[Consumed], batch)
+            records_max -= len(batch)
+            if len(batch) < asked or records_max <= 0:  # that was all that is there
+                return
+            asked = min(records_max, BATCH_RECORDS)
+            batch = self.consumer.consume(asked, 0)
 
     def _failed(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):

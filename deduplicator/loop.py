@@ -1,6 +1,6 @@
 """Stage two's loop: one round is one transaction.
 
-    1. consume   a batch from the intermediate topic          crash: nothing happened
+    1. consume   batches from the intermediate topic          crash: nothing happened
     2. decide    which records are new (`rule`), pure         crash: nothing happened
     3. begin     a transaction of the producer in turn        crash: an empty transaction is aborted by the successor
     4. write     the new records, unwrapped                   crash: aborted; nobody sees them
@@ -9,7 +9,8 @@
 
 The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
 gone on from: the same path as after an assignment. No transaction is open across a poll, so partitions are never given up
-with one.
+with one. Steps 1 and 2 alternate until nothing more is there or the transaction is full: a batch is small, so that a processor's cache holds
+all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import TopicPartition
 
@@ -30,13 +31,45 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
-from deduplicator.rule import Decision, decide
+from deduplicator.rule import decide
 from deduplicator.start import Assigned, Starter
 from deduplicator.transaction import TransactionFailed
-from deduplicator.unwrap import PartitionBatch, by_partition
+from deduplicator.unwrap import Batch, Record, by_partition
 
 log = logging.getLogger(__name__)
-Work = dict[Place, tuple[PartitionBatch, Decision]]
+
+
+@dataclass(slots=True)
+class Work:
+    """What a round has decided for one partition, and not yet committed."""
+
+    rule: RuleState
+    """The state after it."""
+    next_offset: int = -1
+    """Of the intermediate topic."""
+    records: list[Record] = field(default_factory=list)
+    """The accepted ones, unwrapped."""
+    source_offsets: list[int] = field(default_factory=list)
+    """Theirs."""
+    consumed: int = 0
+    duplicates: int = 0
+    stale: int = 0
+    holes: int = 0
+
+    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None) -> None:
+        """Decide a batch; SourceRecreated before anything of another topic's records is taken."""
+        decision = decide(self.rule, batch.origins)
+        accepted = [batch.origins[position] for position in decision.accepted]
+        for origin in accepted:
+            if origin.source_identity != source_identity:
+                raise _recreated(origin.source_identity, source_identity)
+        self.records += batch.records(decision.accepted, zero_timestamp_ms)
+        self.source_offsets += [origin.source_offset for origin in accepted]
+        self.rule, self.next_offset = decision.state, batch.next_offset
+        self.consumed += len(batch.messages)
+        self.duplicates += decision.duplicates
+        self.stale += decision.stale
+        self.holes += decision.holes
 
 
 class Loop:
@@ -48,6 +81,8 @@ class Loop:
         self.destination = destination
         self.pulse = pulse
         self.assigned: dict[Place, Assigned] = {}
+        self.work: dict[Place, Work] = {}
+        """Of the round at hand, for assigned partitions only."""
         self.intermediate: Intermediate
         self.records_max = settings.number("deduplicator.transaction_records")
         self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
@@ -55,43 +90,40 @@ class Loop:
     def round(self) -> None:
         """Steps 1 to 6, or the way back after a failure."""
         self.pulse.beat()
+        self.work = {}
         try:
-            messages = self.intermediate.batch(self.records_max)
-            if not messages:
-                return
-            points.at("two: consumed")
-            work = self.decided(messages)
-            if work:
+            for messages in self.intermediate.batches(self.records_max):
+                points.at("two: consumed")
+                self.decide(messages)
+            if self.work:
                 points.at("two: decided")
-                self.transact(work)
+                self.transact()
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
             self.destination.settle()
             self.intermediate.seek(self.given(list(self.assigned)))
 
-    def decided(self, messages: Iterable[Consumed]) -> Work:
+    def decide(self, messages: Iterable[Consumed]) -> None:
         """Step 2, for every partition of the batch that is still ours."""
-        work: Work = {}
         for place, batch in by_partition(messages).items():
             state = self.assigned.get(place)
             if state is not None:
-                work[place] = (batch, decide(state.frontier.rule, batch.origins))
-                self._same_source(state, batch, work[place][1])
-        return work
+                work = self.work.setdefault(place, Work(state.frontier.rule))
+                work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms)
 
-    def transact(self, work: Work) -> None:
+    def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
         begun = time.monotonic()
         member = self.intermediate.member()
         self.destination.begin()
         points.at("two: begun")
         try:
-            written = {place: self._write(place, batch, decision) for place, (batch, decision) in work.items()}
+            written = {place: self._write(place, work) for place, work in self.work.items()}
             points.at("two: written")
-            moved = {place: self._moved(place, batch.next_offset, decision.state) for place, (batch, decision) in work.items()}
+            moved = {place: self._moved(place, work) for place, work in self.work.items()}
             self._commit(moved, member)
         except RecordRefused as refused:
-            raise RecordRefused(f"{refused} {_largest(work)}") from None
+            raise RecordRefused(f"{refused} {_largest(self.work)}") from None
         except TransactionFailed:
             raise
         except Exception:
@@ -100,8 +132,8 @@ class Loop:
         points.at("two: committed")
         TRANSACTION_SECONDS.observe(time.monotonic() - begun)
         self.assigned.update(moved)
-        for place, (batch, decision) in work.items():
-            self._count(place, batch, decision, written[place])
+        for place, work in self.work.items():
+            self._count(place, work, written[place])
 
     def given(self, places: list[Place]) -> Mapping[Place, int]:
         """Partitions were assigned, or have to be read again: their frontiers, checked; first ones are committed here."""
@@ -126,19 +158,20 @@ class Loop:
         """Partitions are gone: forget them."""
         for place in places:
             self.assigned.pop(place, None)
+            self.work.pop(place, None)
             self.destination.outputs.pop(self._output(place), None)
 
     def _output(self, place: Place) -> Place:
         """Where the records of an intermediate partition go."""
         return self.routes[place.topic].destination(place.partition)
 
-    def _write(self, place: Place, batch: PartitionBatch, decision: Decision) -> int:
+    def _write(self, place: Place, work: Work) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
-        records = batch.records(decision.accepted, self.zero_timestamp_ms)
+        records = work.records
         state, output = self.assigned[place], self._output(place)
         surplus = state.surplus
         if surplus is not None:
-            del records[:surplus.covers(records)]
+            records = records[surplus.covers(records):]
             self.destination.outputs[output] = Output(surplus.known, 0)
             if not surplus.records:
                 state.surplus = None
@@ -147,9 +180,9 @@ class Loop:
                 self.destination.write(there, run)
         return len(records)
 
-    def _moved(self, place: Place, next_offset: int, rule: RuleState) -> Assigned:
+    def _moved(self, place: Place, work: Work) -> Assigned:
         state = self.assigned[place]
-        return Assigned(next_offset, replace(state.frontier, rule=rule), state.surplus, state.spread)
+        return Assigned(work.next_offset, replace(state.frontier, rule=work.rule), state.surplus, state.spread)
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
@@ -163,31 +196,28 @@ class Loop:
 
         self.destination.commit(offsets, member)
 
-    def _same_source(self, state: Assigned, batch: PartitionBatch, decision: Decision) -> None:
-        """SourceRecreated before anything of another topic's records is written."""
-        for position in decision.accepted:
-            if batch.origins[position]["i"] != state.frontier.source_identity:
-                raise SourceRecreated(
-                    f"stage one copies a source topic with identity {batch.origins[position]['i']}, this copy is of {state.frontier.source_identity}: it "
-                    "was deleted and made again, or source.bootstrap_servers leads to another cluster. To copy the new one, give it another destination.topic")
-
-    def _count(self, place: Place, batch: PartitionBatch, decision: Decision, written: int) -> None:
+    def _count(self, place: Place, work: Work, written: int) -> None:
         intermediate, route = (place.topic, str(place.partition)), self.routes[place.topic]
         destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
-        RECORDS_IN.labels("deduplicator", *intermediate).inc(len(batch.messages))
+        RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
         RECORDS_OUT.labels("deduplicator", *destination).inc(written)
-        for reason, number in (("duplicate", decision.duplicates), ("stale", decision.stale), ("hole", decision.holes)):
+        for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes)):
             DROPPED.labels(reason, *intermediate).inc(number)
-        FRONTIER.labels(*self._label(place)).set(decision.state.frontier)
+        FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
 
     def _label(self, place: Place) -> tuple[str, str]:
         """A frontier is a source offset: its labels are the source's."""
         return self.routes[place.topic].source_topic, str(place.partition)
 
 
-def _largest(work: Work) -> str:
-    """Which record of a refused batch it most probably was."""
-    sizes = ((len(batch.messages[position].value() or b"") + len(batch.messages[position].key() or b""), batch.origins[position])
-             for batch, decision in work.values() for position in decision.accepted)
-    size, origin = max(sizes, key=lambda pair: pair[0])
-    return f"The largest record of the batch is in source partition {origin['p']} at offset {origin['o']}, {size} bytes"
+def _recreated(found: str, copied: str) -> SourceRecreated:
+    return SourceRecreated(
+        f"stage one copies a source topic with identity {found}, this copy is of {copied}: it was deleted and made again, or source.bootstrap_servers "
+        "leads to another cluster. To copy the new one, give it another destination.topic")
+
+
+def _largest(works: Mapping[Place, Work]) -> str:
+    """Which record of a refused transaction it most probably was."""
+    size, partition, source_offset = max((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
+                                         for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True))
+    return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"

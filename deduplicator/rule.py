@@ -46,25 +46,25 @@ def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
     accepted: list[int] = []
     duplicates = stale = 0
     for position, origin in enumerate(origins):
-        record_epoch = origin["e"]
+        record_epoch = origin.epoch
         if record_epoch != epoch:
             if record_epoch < epoch:
                 stale += 1
                 continue
             epoch = record_epoch
             link_offset = link_batch = link_sequence = -1
-        source_offset = origin["o"]
-        sequence = origin["s"]
+        source_offset = origin.source_offset
+        sequence = origin.sequence
         if source_offset <= frontier:
             duplicates += 1
             if source_offset > link_offset:
-                link_offset, link_batch, link_sequence = source_offset, origin["b"], sequence
+                link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence
         elif sequence == 0 or (
-            sequence == link_sequence + 1 and origin["b"] == link_batch and source_offset > link_offset
+            sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
         ):
             accepted.append(position)
             frontier = link_offset = source_offset
-            link_batch = origin["b"]
+            link_batch = origin.batch
             link_sequence = sequence
     new_link = Link(link_offset, link_batch, link_sequence) if link_offset >= 0 else None
     holes = len(origins) - len(accepted) - duplicates - stale

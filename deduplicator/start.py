@@ -282,7 +282,7 @@ def check_offsets(settings: Settings, source_admin: AdminClient, sources: Mappin
 
 def raised_epoch(clock_ms: int, committed: int, newest: Origin | None) -> int:
     """Above the clock, the committed epoch and the intermediate topic's newest record: only a run begun after it is believed."""
-    return max(clock_ms, committed + 1, newest["e"] + 1 if newest else 0)
+    return max(clock_ms, committed + 1, newest.epoch + 1 if newest else 0)
 
 
 def anchored(frontier: Frontier, epoch: int) -> Frontier:

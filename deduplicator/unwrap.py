@@ -1,7 +1,8 @@
 """From an intermediate record to the source's record: what stage one added is taken off, nothing else is touched.
 
-A partition's batch is turned into columns (messages, headers, origins) because `Message.headers()` builds a new list at each
-call and is the dearest step of stage two: it is asked once.
+A batch is turned into columns (messages, headers, origins), by partition, because `Message.headers()` builds a new list at each
+call and is the dearest step of stage two: it is asked once. Batches are small (`deduplicator.intermediate`): what is made here for a record is
+dead before the processor's cache has forgotten it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from common.positions import origin_of
 from common.records import Consumed, Headers
 from common.routes import Place
 
-Record = tuple[bytes | None, bytes | None, Headers, int]
-"""A record as the source has it: key, value, headers, timestamp in ms. A plain tuple, because one is made for each record that is copied."""
+Record = tuple[bytes | None, bytes | None, Headers | None, int]
+"""A record as the source has it: key, value, headers (None when it has none), timestamp in ms. A plain tuple, because one is made for each."""
 
 
-class PartitionBatch:
-    """The messages of one intermediate partition in one round."""
+class Batch:
+    """Consecutive messages of one intermediate partition."""
 
     __slots__ = ("headers", "messages", "origins")
 
@@ -39,35 +40,34 @@ class PartitionBatch:
         messages, headers, parsed = self.messages, self.headers, self.origins
         found: list[Record] = []
         for position in positions:
-            message = messages[position]
-            timestamp_ms = parsed[position]["t"] or self._instead_of_zero(position, zero_timestamp_ms)
-            found.append((message.key(), message.value(), headers[position][:-1], timestamp_ms))
+            message, own = messages[position], headers[position]
+            timestamp_ms = parsed[position].timestamp_ms or self._instead_of_zero(position, zero_timestamp_ms)
+            found.append((message.key(), message.value(), own[:-1] if len(own) > 1 else None, timestamp_ms))
         return found
 
     def _instead_of_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
         """What stands for 1970-01-01T00:00:00.000Z, which librdkafka can not write: it takes 0 for "now" (rd_kafka_msg_new0)."""
         if zero_timestamp_ms is None:
             origin = self.origins[position]
-            raise RecordRefused(f"the source record in partition {origin['p']} at offset {origin['o']} has timestamp 0, which librdkafka can not write: "
-                                "set destination.zero_timestamp=one to have 1 ms written in its place")
+            raise RecordRefused(f"the source record in partition {origin.source_partition} at offset {origin.source_offset} has timestamp 0, which "
+                                "librdkafka can not write: set destination.zero_timestamp=one to have 1 ms written in its place")
         return zero_timestamp_ms
 
 
-def by_partition(messages: Iterable[Consumed]) -> dict[Place, PartitionBatch]:
+def by_partition(messages: Iterable[Consumed]) -> dict[Place, Batch]:
     """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
-    batches: dict[Place, PartitionBatch] = {}
+    batches: dict[Place, Batch] = {}
     parse = origins.parse
+    topic, partition, batch = "", -1, Batch()
     for message in messages:
-        partition = message.partition()
-        place = (message.topic(), partition)
-        batch = batches.get(place)  # type: ignore[call-overload]  # a plain tuple finds its Place, and is cheaper to make
-        if batch is None:
-            batch = batches[Place(*place)] = PartitionBatch()
+        if message.partition() != partition or message.topic() != topic:  # the client hands out what it fetched: partition by partition
+            topic, partition = message.topic(), message.partition()
+            batch = batches.setdefault(Place(topic, partition), Batch())
         headers = message.headers()
         try:
             name, value = headers[-1]  # type: ignore[index]  # None is the case of the except
-            origin = parse(value)
-            ours = name == origins.HEADER and origin["p"] == partition
+            origin = parse(value)  # type: ignore[arg-type]  # and of a header without a value
+            ours = name == origins.HEADER and origin.source_partition == partition
         except (TypeError, ValueError, IndexError):
             ours = False
         if not ours:

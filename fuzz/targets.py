@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
@@ -23,9 +24,9 @@ from common.frontier import Frontier, Link, RuleState
 from common.routes import Place
 from common.settings import FILE_VARIABLE, Settings
 from common.settings_table import BY_NAME
-from deduplicator.loop import Loop
+from deduplicator.loop import Loop, Work
+from deduplicator.rule import decide
 from deduplicator.start import Assigned
-from deduplicator.unwrap import by_partition
 from fuzz.messages import PARTITIONS, Message, messages
 
 INT64_MAX = 2**63 - 1
@@ -46,7 +47,7 @@ def origin_header(data: bytes) -> None:
         assert not expected, f"an origin is refused: {data!r}"
         return
     assert expected, f"this is no origin: {found}"
-    assert origins.parse(orjson.dumps(found)) == found
+    assert origins.parse(msgspec.json.encode(found)) == found
 
 
 def records(data: bytes) -> None:
@@ -56,10 +57,12 @@ def records(data: bytes) -> None:
     batch = list(messages(data))
     states = {Place("orders-proxy", partition): Assigned(100, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
     loop = Loop(settings.load(GIVEN), {}, cast(Any, None), cast(Any, None), cast(Any, None))
-    loop.assigned = dict(states)
+    loop.assigned, loop.zero_timestamp_ms = dict(states), 1
     good = all(_is_ours(message) for message in batch)
+    middle = len(batch) // 2
     try:
-        work = loop.decided(batch)
+        for part in (batch[:middle], batch[middle:]):
+            loop.decide(part)
     except ForeignRecord:
         assert not good, "a record of stage one is refused"
         _assert_found_at_leisure(batch)
@@ -70,18 +73,25 @@ def records(data: bytes) -> None:
         return
     assert good, "a record is taken that stage one did not write"
     assert loop.assigned == states, "nothing moves before the commit"
-    assert [message.at for part in by_partition(batch).values() for message in cast(list[Message], part.messages)] == [
-        message.at for _, message in sorted(enumerate(batch), key=lambda pair: _first(batch, pair[1].of_partition))]
-    for place, (part, decision) in work.items():
-        assert all(part.origins[position] == positions.origin_of(message) for position, message in enumerate(part.messages))
-        taken = [part.origins[position]["o"] for position in decision.accepted]
-        assert taken == sorted(set(taken))
-        assert decision.state.frontier == (taken[-1] if taken else BEFORE.rule.frontier) >= BEFORE.rule.frontier
-        assert len(part.messages) == len(taken) + decision.duplicates + decision.stale + decision.holes, "every record is accepted or counted"
-        after = loop._moved(place, part.next_offset, decision.state).frontier
+    assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
+    for place, work in loop.work.items():
+        _assert_whole(work, [message for message in batch if message.of_partition == place.partition])
+        after = loop._moved(place, work).frontier
         assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
-        for position, (_, _, headers, _) in zip(decision.accepted, part.records(decision.accepted, 1), strict=True):
-            assert headers == (part.messages[position].headers() or [])[:-1]
+
+
+def _assert_whole(work: Work, consumed: list[Message]) -> None:
+    """What was decided in two batches is what the rule says of all records at once, and each accepted record is as it was."""
+    expected = decide(BEFORE.rule, [positions.origin_of(message) for message in consumed])
+    accepted = [consumed[position] for position in expected.accepted]
+    assert (work.rule, work.duplicates, work.stale, work.holes) == (expected.state, expected.duplicates, expected.stale, expected.holes)
+    assert (work.consumed, work.next_offset) == (len(consumed), consumed[-1].offset() + 1)
+    assert work.source_offsets == [positions.origin_of(message).source_offset for message in accepted]
+    assert work.source_offsets == sorted(set(work.source_offsets))
+    assert work.rule.frontier == (work.source_offsets[-1] if work.source_offsets else BEFORE.rule.frontier) >= BEFORE.rule.frontier
+    assert work.consumed == len(work.records) + work.duplicates + work.stale + work.holes, "every record is accepted or counted"
+    for (key, value, headers, _), message in zip(work.records, accepted, strict=True):
+        assert (key, value, headers or []) == (message.key(), message.value(), (message.headers() or [])[:-1])
 
 
 def metadata(data: bytes) -> None:
@@ -170,10 +180,6 @@ def _is_ours(message: Message) -> bool:
     headers = message.all_headers
     return bool(headers and headers[-1][0] == origins.HEADER and _expected_origin(headers[-1][1])
                 and orjson.loads(headers[-1][1] or b"")["p"] == message.of_partition)
-
-
-def _first(batch: list[Message], partition: int) -> int:
-    return next(number for number, message in enumerate(batch) if message.of_partition == partition)
 
 
 def _assert_found_at_leisure(batch: list[Message]) -> None:

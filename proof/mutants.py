@@ -67,7 +67,7 @@ def catch(mutant: Mutant) -> Result:
 
 RULE, FRONTIER, TRANSACTION, CHECK, RUN = "deduplicator.rule", "common.frontier", "deduplicator.transaction", "deduplicator.check", "replicator.run"
 ACCEPT = """elif sequence == 0 or (
-            sequence == link_sequence + 1 and origin["b"] == link_batch and source_offset > link_offset
+            sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
         ):"""
 NO_I10 = frozenset({"I10"})
 MUTANTS = (
@@ -75,12 +75,12 @@ MUTANTS = (
     Mutant("a hole moves the frontier", RULE, "            link_sequence = sequence\n    new_link",
            "            link_sequence = sequence\n        else:\n            frontier = source_offset\n    new_link", faults="lose"),
     Mutant("a hole becomes the link", RULE, "            link_sequence = sequence\n    new_link", "            link_sequence = sequence\n        else:\n"
-           '            link_offset, link_batch, link_sequence = source_offset, origin["b"], sequence\n    new_link', faults="lose", source=((0, 1, 2, 3),)),
+           "            link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence\n    new_link", faults="lose", source=((0, 1, 2, 3),)),
     Mutant("frontier one too high", RULE, "frontier = link_offset = source_offset", "frontier = link_offset = source_offset + 1"),
     Mutant("the frontier's own record is accepted again", RULE, "source_offset <= frontier", "source_offset < frontier", faults="zombie,lose", budget=2),
     Mutant("epoch ignored: an older run is believed", RULE, "if record_epoch < epoch:", "if False:", faults="zombie,lose", budget=2, source=((0, 1, 2, 3),)),
     Mutant("sequence ignored", RULE, "sequence == link_sequence + 1 and ", "", faults="lose"),
-    Mutant("batch ignored", RULE, ' and origin["b"] == link_batch', "", faults="lose", budget=1),
+    Mutant("batch ignored", RULE, " and origin.batch == link_batch", "", faults="lose", budget=1),
     Mutant("the link survives a takeover", RULE, "            link_offset = link_batch = link_sequence = -1\n", "", faults="lose,kill one", budget=2),
     Mutant("the beginning of a batch is not believed", RULE, "sequence == 0 or", "False or"),
     Mutant("a duplicate does not become the link", RULE, "if source_offset > link_offset:", "if False:", faults="lose,kill one", budget=2),

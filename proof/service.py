@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from common import frontier as frontiers
 from common.errors import Stop
 from common.frontier import RuleState
+from common.origin import Origin as Read
 from common.routes import Place
 from deduplicator import check, rule, transaction
 from deduplicator.unwrap import Record
@@ -113,7 +114,7 @@ class Service:
 
     def decide(self, state: RuleState, origins: tuple[Origin, ...]) -> Decided:
         """Step 2."""
-        parsed = [{"p": 0, "o": o, "t": 1, "k": 0, "e": e, "b": b, "s": s, "i": SOURCE_IDENTITY} for o, e, b, s in origins]
+        parsed = [Read(0, o, 1, 0, e, b, s, SOURCE_IDENTITY) for o, e, b, s in origins]
         answer = self.modules["deduplicator.rule"].decide(state, parsed)
         counts = {"rule 1: stale": answer.stale, "rule 2: takeover": answer.state.epoch > state.epoch, "rule 3: duplicate": answer.duplicates,
                   "rule 3: duplicate becomes the link": not answer.accepted and answer.duplicates and answer.state.link != state.link,

@@ -104,7 +104,7 @@ class Watch:
         RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.written[place]))
         self.written[place] = end
         newest, commit = sample.newest.get(place), sample.commits.get(place)
-        reached = max(newest["o"] + 1 if newest and newest["e"] == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0)
+        reached = max(newest.source_offset + 1 if newest and newest.epoch == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0)
         if reached > self.positions[place]:
             points.at("one: first written")
             RECORDS_IN.labels("replicator", *map(str, self.at_source[place])).inc(reached - self.positions[place])
@@ -117,7 +117,7 @@ class Watch:
         if commit is None:
             return
         read_all = commit.intermediate_offset >= sample.intermediate_ends[place]
-        if read_all and newest["e"] == self.plan.epoch and commit.frontier.rule.frontier < newest["o"]:
+        if read_all and newest.epoch == self.plan.epoch and commit.frontier.rule.frontier < newest.source_offset:
             self.hole_since.setdefault(place, now)
         else:
             self.hole_since.pop(place, None)

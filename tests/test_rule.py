@@ -21,7 +21,7 @@ FRESH = RuleState(-1, 0, None)
 
 def origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: int = 0) -> Origin:
     """One record's origin; the fields that the rule does not look at are fixed."""
-    return Origin(p=0, o=source_offset, t=1, k=0, e=epoch, b=batch, s=sequence, i="i")
+    return Origin(0, source_offset, 1, 0, epoch, batch, sequence, "i")
 
 
 def run(start: RuleState, *records: tuple[int, int, int, int]) -> Decision:
@@ -34,7 +34,7 @@ def twin(state: RuleState, origins: list[Origin]) -> Decision:
     frontier, epoch, link = state
     accepted, duplicates, stale, holes = [], 0, 0, 0
     for position, record in enumerate(origins):
-        o, e, b, s = record["o"], record["e"], record["b"], record["s"]
+        o, e, b, s = record.source_offset, record.epoch, record.batch, record.sequence
         if e < epoch:  # 1. older than the state's epoch: stale
             stale += 1
             continue
@@ -119,7 +119,7 @@ def test_every_record_is_accepted_or_counted(state: RuleState, origins: list[Ori
     """No record goes missing in the rule itself, and nothing at or below the frontier is ever accepted."""
     decision = decide(state, origins)
     assert len(decision.accepted) + decision.duplicates + decision.stale + decision.holes == len(origins)
-    offsets = [origins[position]["o"] for position in decision.accepted]
+    offsets = [origins[position].source_offset for position in decision.accepted]
     assert offsets == sorted(set(offsets))
     assert all(offset > state.frontier for offset in offsets)
     assert decision.state.frontier == max([state.frontier, *offsets])
@@ -196,11 +196,11 @@ def test_a_highest_seen_rule_loses_a_record_where_this_one_does_not() -> None:
     stream = [origin(0, 1, 1, 0), origin(2, 1, 1, 2), origin(0, 1, 1, 0), origin(1, 1, 1, 1), origin(2, 1, 1, 2)]
     highest, kept = -1, []
     for record in stream:
-        if record["o"] > highest:
-            highest = record["o"]
+        if record.source_offset > highest:
+            highest = record.source_offset
             kept.append(highest)
     assert kept == [0, 2], "record 1 is lost: kafka-reo's rule"
-    assert [stream[position]["o"] for position in decide(FRESH, stream).accepted] == [0, 1, 2]
+    assert [stream[position].source_offset for position in decide(FRESH, stream).accepted] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("epoch", [0, 1])

@@ -51,7 +51,7 @@ class Witness(threading.Thread):
         while not self.over.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
                 if message.error() is None:
-                    self.came[message.partition()].append(positions.origin_of(message)["o"])
+                    self.came[message.partition()].append(positions.origin_of(message).source_offset)
         self.consumer.close()
 
     def lost_by_highest_seen(self) -> int:
