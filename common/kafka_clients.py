@@ -194,8 +194,9 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         "enable.auto.commit": False,  # offsets belong to the transaction
         "enable.auto.offset.store": False,
         "fetch.wait.max.ms": 100,
-        "fetch.message.max.bytes": 4_194_304,
-        "queued.min.messages": 200_000,  # the fetcher runs ahead while a transaction commits
+        "fetch.message.max.bytes": 1_048_576,
+        "queued.min.messages": 50_000,  # of each partition: the fetcher runs ahead while a transaction commits
+        "fetch.queue.backoff.ms": 10,  # a full queue is looked at again so soon; with the default, 1 s, stage two waited a third of its time (measured)
         "queued.max.messages.kbytes": 131_072,  # the bound on memory, per worker
         "max.poll.interval.ms": 600_000,
         "check.crcs": True,
