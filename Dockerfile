@@ -41,7 +41,8 @@ COPY deduplicator deduplicator
 COPY reo reo
 COPY LICENSE ./
 # Compiled here, because the service may not write beside its code; readable whatever the umask of the checkout was.
-RUN .venv/bin/python -m compileall -q common replicator deduplicator reo && chmod -R a+rX .
+RUN .venv/bin/python -m replicator.archive \
+    && .venv/bin/python -m compileall -q common replicator deduplicator reo && chmod -R a+rX .
 
 FROM base
 ARG VERSION=""

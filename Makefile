@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival demo test lint bench faults soak report fuzz lock clean
+.PHONY: help setup rival demo test lint bench faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -40,6 +40,10 @@ report: setup ## docs/faults.md from RESULTS= (and RIVALS=, SOAK=)
 fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-fuzz.lock
 	@$(PY) -m fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
+
+classes: setup ## renew replicator/classes.gz, after Spark was renewed
+	@SPARK_SUBMIT_OPTS=-XX:DumpLoadedClassList=$(CURDIR)/build/.classes $(PY) -m reo demo --kills 0
+	@grep -v -e '^#' -e source: build/.classes | gzip -9n >replicator/classes.gz
 
 lock: ## renew the lock files from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock

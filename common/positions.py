@@ -119,10 +119,12 @@ def origin_of(message: Consumed) -> Origin:
     try:
         if not headers or headers[-1][0] != origins.HEADER:
             raise ValueError(f"its last header is not {origins.HEADER}")
+        if headers[-1][1] is None:
+            raise ValueError("the header has no value")
         origin = origins.parse(headers[-1][1])
         if origin.source_partition != message.partition():
             raise ValueError(f"its origin is partition {origin.source_partition}")
-    except (TypeError, ValueError) as reason:  # TypeError: the header has no value
+    except ValueError as reason:
         where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
         raise ForeignRecord(f"the record on {where} was not written by stage one: {reason}. Find out who writes to the intermediate topic, stop it, and "
                             "skip the record with kafka-delete-records.sh up to the offset after it; stage one writes again what is missing") from None

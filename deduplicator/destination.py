@@ -77,7 +77,7 @@ class KafkaDestination:
         try:
             for key, value, headers, timestamp_ms in most:
                 try:
-                    produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # by position: faster than by name
+                    produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]  # by position: faster than by name
                 except BufferError:
                     self._produce_patiently(place, (key, value, headers, timestamp_ms), None)
             self._produce_patiently(place, last, self._report if output else None)
@@ -92,7 +92,7 @@ class KafkaDestination:
         key, value, headers, timestamp_ms = record
         while True:
             try:
-                self._client.produce(place.topic, value, key, place.partition, None, on_delivery, timestamp_ms, headers)
+                self._client.produce(place.topic, value, key, place.partition, None, on_delivery, timestamp_ms, headers)  # type: ignore[arg-type]
             except BufferError:
                 self._client.poll(0.05)
             else:

@@ -8,6 +8,6 @@ In the order in which a record passes:
     run.py           a run: these three as one query, and the table of a run's life
     plan.py          where the next run begins, and whether it may
     watch.py         live positions while a run lives, and the reasons to end it
-    session.py       the JVM
+    session.py       the JVM; archive.py its classes, mapped instead of read
     stage.py         the process: plan, run, watch, again
 """

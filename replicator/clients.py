@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient
 from common.kafka_clients import admin, reader
 from common.settings import Settings
 
-NEWEST_ONLY = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
-"""It reads one record of each partition, beside a stage that writes 100 MB/s there: what it fetches further is thrown away, and cost 200 MB."""
+A_LOOK = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
+"""A reader here looks at one record of each partition, often in the midst of millions: what it fetches further is thrown away, and cost 200 MB."""
 
 
 class Clients:
@@ -18,5 +18,5 @@ class Clients:
     def __init__(self, settings: Settings) -> None:
         self.source_admin: AdminClient = admin(settings.source, settings)
         self.destination_admin: AdminClient = admin(settings.destination, settings)
-        self.source_reader: Consumer = reader(settings.source, settings)
-        self.frontier_reader: Consumer = reader(settings.destination, settings, **NEWEST_ONLY)
+        self.source_reader: Consumer = reader(settings.source, settings, **A_LOOK)
+        self.frontier_reader: Consumer = reader(settings.destination, settings, **A_LOOK)

@@ -13,7 +13,6 @@ their driver; what a frozen one still writes later is stale.
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 import threading
 from concurrent.futures import Future
@@ -28,9 +27,13 @@ from pyspark.sql import SparkSession
 from common import client_options
 from common.errors import StageFailed
 from common.settings import Settings
+from replicator import archive
 
 log = logging.getLogger(__name__)
-JARS_VARIABLE = "REO_JARS"
+LATE_OPTIMISER = ("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000", "-XX:Tier4CompileThreshold=300000",
+                  "-XX:Tier4BackEdgeThreshold=800000")
+"""Twenty times HotSpot's defaults: what runs for every record is optimised (C2) within a second of full load, and the rest of Spark's start is not, which
+took a third of it."""
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Where Kafka's Java client may ask for a token."""
 LOG4J = """
@@ -66,8 +69,10 @@ def slots_for(partitions: int) -> int:
     return max(8, 2 * partitions)
 
 
-LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""On a cluster, executors have to reach the driver: Spark takes the host's name, or SPARK_LOCAL_IP."""
+def in_this_jvm() -> dict[str, str]:
+    """Local mode. On a cluster, executors have to reach the driver (Spark takes the host's name, or SPARK_LOCAL_IP) and take the jars from it."""
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.extraClassPath": ":".join(map(str, archive.jars())),
+            "spark.driver.defaultJavaOptions": " ".join(archive.options())}
 
 
 def is_cluster(settings: Settings) -> bool:
@@ -78,13 +83,14 @@ def is_cluster(settings: Settings) -> bool:
 def java_options(settings: Settings) -> str:
     """Of the driver and of executors."""
     token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (settings.source, settings.destination))))
-    return (f"-XX:+UseParallelGC -XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -Djava.net.preferIPv4Stack=true "
-            f"-D{ALLOWED_URLS}={token_urls}")
+    return " ".join([archive.COLLECTOR, *LATE_OPTIMISER, "-XX:MaxMetaspaceSize=256m", "-XX:ReservedCodeCacheSize=96m", "-Djava.net.preferIPv4Stack=true",
+                     f"-D{ALLOWED_URLS}={token_urls}"])
 
 
 def on_cluster(settings: Settings, partitions: int) -> dict[str, str]:
     """What executors are given. They take the connector's jars from the driver and need no Python."""
     return {
+        "spark.jars": ",".join(map(str, archive.jars())),
         "spark.cores.max": str(slots_for(partitions)),  # without it an application takes the whole cluster
         "spark.executor.memory": f"{settings.number('replicator.memory_mb')}m",
         "spark.executor.extraJavaOptions": java_options(settings),
@@ -100,15 +106,6 @@ def slots(spark: SparkSession) -> int:
         raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
 
 
-def jars() -> list[Path]:
-    """The connector's jars: REO_JARS, or `jars/spark` beside the packages, where `make` and the image put them."""
-    folder = Path(os.environ.get(JARS_VARIABLE) or Path(__file__).parent.parent / "jars" / "spark")
-    found = sorted(folder.glob("*.jar"))
-    if not found:
-        raise StageFailed(f"no jars of Spark's Kafka connector in {folder}: run `make setup`, or set {JARS_VARIABLE}")
-    return found
-
-
 def start(settings: Settings, partitions: int) -> SparkSession:
     """Start the JVM; takes some seconds."""
     folder = Path(tempfile.gettempdir())
@@ -116,7 +113,6 @@ def start(settings: Settings, partitions: int) -> SparkSession:
     heap_mb = settings.number("replicator.memory_mb")
     configuration = {
         "spark.app.name": settings.application,
-        "spark.jars": ",".join(map(str, jars())),
         "spark.driver.memory": f"{heap_mb}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m {java_options(settings)}",
         "spark.local.dir": str(folder),
@@ -131,7 +127,7 @@ def start(settings: Settings, partitions: int) -> SparkSession:
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.reason`
         "spark.sql.streaming.stopTimeout": "5s",
     }
-    where = on_cluster(settings, partitions) if is_cluster(settings) else LOCAL
+    where = on_cluster(settings, partitions) if is_cluster(settings) else in_this_jvm()
     builder = SparkSession.builder.master(settings.text("replicator.master") or f"local[{slots_for(partitions)}]")
     for key, value in {**configuration, **where}.items():
         builder = builder.config(key, value)

@@ -1,0 +1,43 @@
+"""The archive of Spark's classes: it is made, stage one's JVM maps it, and a JVM that it does not fit starts without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from replicator import archive
+
+START = """
+from pathlib import Path
+from common.settings import load
+from replicator import session
+spark = session.start(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
+maps = Path(f"/proc/{spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+print("mapped", "spark.jsa" in maps)
+spark.stop()
+"""
+
+
+def source_of(loaded: str, class_path: str) -> str:
+    """Where a JVM with this class path has a class from, as its log of loaded classes says."""
+    log = subprocess.run(["java", *archive.options(), archive.COLLECTOR, "-Xlog:class+load", "-cp", class_path, "org.apache.spark.deploy.SparkSubmit",
+                          "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "[warning]" not in log
+    return next(line.split("source: ")[1] for line in log.splitlines() if f" {loaded} source: " in line)
+
+
+def test_it_fits_the_class_path() -> None:
+    """What `make setup` has made holds Spark's classes and is taken for them."""
+    assert source_of("org.apache.spark.deploy.SparkSubmit", archive.class_path()) == "shared objects file"
+
+
+def test_another_class_path_does_without() -> None:
+    """The JVM says nothing and reads the jars."""
+    other = ":".join(archive.class_path().split(":")[1:])
+    assert source_of("org.apache.spark.deploy.SparkSubmit", other).startswith("file:")
+
+
+def test_the_jvm_of_stage_one_maps_it() -> None:
+    """Spark's launcher builds the class path that the archive was made for."""
+    said = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=120).stdout
+    assert "mapped True" in said
