@@ -37,8 +37,9 @@ def _by_function(route: Route, partition: int, partitions: int) -> Callable[[Rec
     function = mapping.function(route.mapping)
 
     def choose(record: Record) -> int:
+        key, value, headers, timestamp_ms = record
         try:
-            chosen = function(mapping.SourceRecord(route.source_topic, partition, *record), partitions)
+            chosen = function(mapping.SourceRecord(route.source_topic, partition, key, value, headers or [], timestamp_ms), partitions)
         except Exception as failed:
             raise _refused(route, partition, record, f"{type(failed).__name__}: {failed}") from failed
         if type(chosen) is not int or not 0 <= chosen < partitions:
