@@ -38,9 +38,9 @@ Figures = dict[str, Any]
 console = Console(width=150)
 
 
-def copied_row(stand: Stand, contender: Contender, topic: str, records: int) -> Figures:
+def copied_row(stand: Stand, contender: Contender, records: int, *topics: str) -> Figures:
     """One copy's figures for the file."""
-    return copied(stand, contender, topic, records).as_row()
+    return copied(stand, contender, topics, records).as_row()
 
 
 @dataclass
@@ -75,9 +75,9 @@ class Bench:
         """So long, on this scale; a minute can become a quarter of one, not less."""
         return max(15, int(seconds * self.scale))
 
-    def topic(self, kind: str, records: int, partitions: int = PARTITIONS) -> str:
+    def topic(self, kind: str, records: int, partitions: int = PARTITIONS, which: str = "") -> str:
         """A filled topic at the source; filled once."""
-        name = re.sub(r"\W+", "-", f"load-{kind}-{partitions}-{records}")
+        name = re.sub(r"\W+", "-", f"load-{kind}-{partitions}-{records}{which}")
         if name not in self.filled:
             self.stand.source.create_topic(name, partitions)
             fill(self.stand.source.address, name, KINDS[kind], records, partitions)
@@ -106,7 +106,7 @@ class Bench:
             filled = self.topic(kind, records)
             for number in range(self.rounds):
                 for contender, topic in self.contenders(number, section, filled):
-                    self.measure(section, contender.name, number, partial(copied_row, self.stand, contender, topic, records))
+                    self.measure(section, contender.name, number, partial(copied_row, self.stand, contender, records, topic))
 
     def latency(self) -> None:
         """At a low and at a high rate, in turn with the rival."""
@@ -124,19 +124,22 @@ class Bench:
             self.measure(section, contender.name, 0, partial(steady.caught_up, self.stand, contender, topic, CATCH_UP_RATE, stop_s, PARTITIONS))
 
     def growth(self) -> None:
-        """How cost per record grows with partitions and with workers."""
+        """How cost per record grows with partitions, with topics and with workers."""
         records = self.count(GROWTH_RECORDS)
         for partitions in (1, 4, 16, 64):
             if self.only.search(section := f"growth: {partitions} partitions"):
-                self._own(section, self.topic("100 B", records, partitions), records)
+                self._own(section, [self.topic("100 B", records, partitions)], records)
+        for topics in (1, 16):
+            if self.only.search(section := f"growth: {topics} topics"):
+                self._own(section, [self.topic("100 B", records // topics, PARTITIONS, f"-{number}") for number in range(topics)], records)
         for workers in (1, 2, 3):
             if self.only.search(section := f"growth: {workers} workers"):
-                self._own(section, self.topic("100 B", records), records, REO_DEDUPLICATOR_WORKERS=str(workers))
+                self._own(section, [self.topic("100 B", records)], records, REO_DEDUPLICATOR_WORKERS=str(workers))
 
-    def _own(self, section: str, topic: str, records: int, **settings: str) -> None:
+    def _own(self, section: str, topics: list[str], records: int, **settings: str) -> None:
         self.stand.clear()
-        label = re.sub(r"\W+", "-", section)
-        self.measure(section, "reo", 0, partial(copied_row, self.stand, Reo(self.stand, topic, label, **settings), topic, records))
+        contender = Reo(self.stand, ",".join(topics), re.sub(r"\W+", "-", section), **settings)
+        self.measure(section, "reo", 0, partial(copied_row, self.stand, contender, records // len(topics) * len(topics), *topics))
 
     def limits(self) -> None:
         """Each stage alone; a bare loop."""

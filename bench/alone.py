@@ -19,12 +19,12 @@ def stage_one(stand: Stand, topic: str, label: str, records: int) -> dict[str, A
     """From the source to the intermediate topic, which nobody reads."""
     stand.clear()
     _first_frontiers(stand, topic, label)
-    return copied(stand, Reo(stand, topic, label, "replicator"), f"{topic}-proxy", records).as_row()
+    return copied(stand, Reo(stand, topic, label, "replicator"), [f"{topic}-proxy"], records).as_row()
 
 
 def stage_two(stand: Stand, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the intermediate topic, as `stage_one` has left it, to the destination."""
-    return copied(stand, Reo(stand, topic, label, "deduplicator"), topic, records).as_row()
+    return copied(stand, Reo(stand, topic, label, "deduplicator"), [topic], records).as_row()
 
 
 def _first_frontiers(stand: Stand, topic: str, label: str) -> None:

@@ -33,13 +33,14 @@ class Contender(ABC):
 
 
 class Reo(Contender):
-    """Ours, with its default settings and what is given."""
+    """Ours, with its default settings and what is given; several topics are separated by commas."""
 
     name = "reo"
 
     def __init__(self, stand: Stand, topic: str, label: str, *stages: str, **settings: str) -> None:
-        self.service = Service({"REO_SOURCE_BOOTSTRAP_SERVERS": stand.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": stand.destination.address,
-                                "REO_SOURCE_TOPIC": topic, "REO_APPLICATION": f"reo-{label}"} | settings, stand.folder / f"reo-{label}.log", stages)
+        there = {"REO_SOURCE_BOOTSTRAP_SERVERS": stand.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": stand.destination.address,
+                 "REO_TOPICS" if "," in topic else "REO_SOURCE_TOPIC": topic, "REO_APPLICATION": f"reo-{label}"}
+        self.service = Service(there | settings, stand.folder / f"reo-{label}.log", stages)
 
     def start(self) -> None:
         """Start the service."""

@@ -6,7 +6,7 @@ The rate is taken between 10 % and 95 % of the copy, so start-up is a figure of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,16 +54,16 @@ class Mark:
         return Copy(0.0, records / (self.at - before.at), cpu_us, {}, brokers_us)
 
 
-def copied(stand: Stand, contender: Contender, topic: str, records: int) -> Copy:
-    """Let the contender copy `records` of a filled topic; `topic` is where they arrive."""
+def copied(stand: Stand, contender: Contender, topics: Sequence[str], records: int) -> Copy:
+    """Let the contender copy `records` of filled topics; `topics` are where they arrive."""
     begun = time.monotonic()
     contender.start()
     try:
-        until(contender, lambda: stand.arrived(topic, committed_only=True) > 0)
+        until(contender, lambda: stand.arrived(*topics, committed_only=True) > 0)
         first_record_s = time.monotonic() - begun
-        low = _mark(stand, contender, topic, LOW * records)
-        copy = _mark(stand, contender, topic, HIGH * records).since(low)
-        until(contender, lambda: stand.arrived(topic) >= records)
+        low = _mark(stand, contender, topics, LOW * records)
+        copy = _mark(stand, contender, topics, HIGH * records).since(low)
+        until(contender, lambda: stand.arrived(*topics) >= records)
         copy.rss_mb = {kind: used.rss_mb for kind, used in contender.used().items()}
     finally:
         contender.stop()
@@ -71,9 +71,9 @@ def copied(stand: Stand, contender: Contender, topic: str, records: int) -> Copy
     return copy
 
 
-def _mark(stand: Stand, contender: Contender, topic: str, wanted: float) -> Mark:
-    until(contender, lambda: stand.arrived(topic) >= wanted)
-    return Mark(time.monotonic(), stand.arrived(topic), contender.used(), stand.brokers())
+def _mark(stand: Stand, contender: Contender, topics: Sequence[str], wanted: float) -> Mark:
+    until(contender, lambda: stand.arrived(*topics) >= wanted)
+    return Mark(time.monotonic(), stand.arrived(*topics), contender.used(), stand.brokers())
 
 
 def until(contender: Contender, condition: Callable[[], bool]) -> None:

@@ -37,13 +37,12 @@ class Stand:
         """Names of the destination's topics."""
         return set(self.admin.list_topics(timeout=10).topics)
 
-    def arrived(self, topic: str, committed_only: bool = False) -> int:
-        """Offsets at the destination, 0 while there is no topic. Markers of transactions are in it: less than one in a thousand."""
-        found = self.admin.list_topics(timeout=10).topics.get(topic)
-        if found is None or not found.partitions:
-            return 0
+    def arrived(self, *topics: str, committed_only: bool = False) -> int:
+        """Offsets at the destination, 0 while there is no such topic. Markers of transactions are in it: less than one in a thousand."""
+        there = self.admin.list_topics(timeout=10).topics
         try:
-            return sum(positions.ends(self.admin, [Place(topic, partition) for partition in found.partitions], committed_only).values())
+            return sum(positions.ends(self.admin, [Place(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions],
+                                      committed_only).values())
         except (KafkaException, ReoError):  # made a moment ago: no leader yet
             return 0
 
