@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -109,7 +110,8 @@ class Lost:
 
     def by(self, client: Producer) -> int:
         """How many up to now; what the client's log still has is read first."""
-        client.poll(0)
+        with suppress(KafkaException):  # a fatal error, which the call that follows meets too, and translates
+            client.poll(0)
         return self.count
 
     def log(self, level: int, form: str, facility: str, *more: object) -> None:

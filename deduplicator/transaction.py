@@ -25,9 +25,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from common.errors import ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
+from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.metrics import TRANSACTIONS
 
@@ -123,9 +123,11 @@ class TransactionalProducer:
         log.warning("%s failed: %s", doing, error.str(), extra={"facts": {"error": error.name(), "fatal": error.fatal()}})
         if error.fatal():
             self.discard()
-            return typed if not isinstance(typed, Stop) else StageFailed(str(typed))
+            return typed if isinstance(typed, AccessRefused) or not isinstance(typed, Stop) else StageFailed(str(typed))
         if not (error.txn_requires_abort() and self.abort()):
             self.discard()
+        if error.code() == KafkaError._UNKNOWN_PARTITION:  # the client has not heard yet that the topic has grown; the one after it asks
+            return TransactionFailed(str(typed))
         if isinstance(typed, ReoError) and isinstance(typed, Stop) and not isinstance(typed, ClusterUnreachable | HangingTransaction):
             return typed
         return TransactionFailed(str(typed))
