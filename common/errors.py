@@ -21,8 +21,10 @@
         ├── RecordRefused          27   the destination can not take a record as it is
         ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
         ├── ServiceRuns            29   the group has members, where the service has to be stopped
-        ├── CopyDiffers            30   `reo verify` or `reo recover` found a difference
-        └── NotComparable          31   a mapping or a shared destination hides from them what they look for
+        ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a difference
+        ├── NotComparable          31   a mapping or a shared destination hides from them what they look for
+        ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
+        └── GroupBusy              33   the group has members, where its offsets are to be set
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate`, and nowhere else.
@@ -79,6 +81,11 @@ class AccessRefused(Stop):
     """A cluster refused the credentials or the permission."""
 
     exit_code = 12
+
+    def __init__(self, message: str, names_what_to_grant: bool = False) -> None:
+        super().__init__(message)
+        self.names_what_to_grant = names_what_to_grant
+        """Whether the message has the resource and the operation (`common.permissions`)."""
 
 
 class TopicsUnfit(Stop):
@@ -163,6 +170,18 @@ class NotComparable(Stop):
     """A copy with a mapping, or with other sources beside it, was to be held against its source."""
 
     exit_code = 31
+
+
+class OffsetUntranslatable(Stop):
+    """A consumer group's offset has no exact place at the destination (yet, or any more)."""
+
+    exit_code = 32
+
+
+class GroupBusy(Stop):
+    """A consumer group has members, and `reo offsets translate --apply` needs it empty."""
+
+    exit_code = 33
 
 
 def stop_codes() -> frozenset[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -93,11 +94,12 @@ class Group:
     def to_abort(self, held_up: Place) -> str:
         """What to run against a transaction that holds this partition up; where it begins there is the partition's last stable offset."""
         tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination.bootstrap_servers}"
-        place = f"--topic {held_up.topic} --partition {held_up.partition}"
-        try:
-            begin: int | str = positions.ends(self.client, [held_up], committed_only=True)[held_up]
-        except ReoError:
-            begin = "<its CurrentTransactionStartOffset there>"
+        known = held_up.partition >= 0
+        place = f"--topic {held_up.topic} --partition {held_up.partition if known else '<the one of this group>'}"
+        begin: int | str = "<its CurrentTransactionStartOffset there>"
+        if known:
+            with suppress(ReoError):
+                begin = positions.ends(self.client, [held_up], committed_only=True)[held_up]
         timeout_ms = self.settings.number("deduplicator.transaction_timeout_ms")
         return (f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for those of this copy, and up to 10 s more). "
                 f"One that is still there after that hangs: look at its producer with `{tool} describe-producers {place}`, "
@@ -105,8 +107,10 @@ class Group:
 
     @property
     def _offsets_partition(self) -> int:
+        """-1 for who may not describe that topic."""
         found = self._asked("describing the offsets topic", lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S))
-        return offsets_partition(self.name, max(1, len(found.topics[OFFSETS_TOPIC].partitions)))
+        partitions = len(found.topics[OFFSETS_TOPIC].partitions)
+        return offsets_partition(self.name, partitions) if partitions else -1
 
     def _describe(self) -> Any:
         return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name]

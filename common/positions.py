@@ -103,11 +103,13 @@ def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) ->
     try:
         while len(found) < len(wanted) and time.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
-            if message is None or message.error() is not None:
+            if message is None:
                 continue
-            place = Place(message.topic(), message.partition())
-            if place not in found:
+            error, place = message.error(), Place(message.topic(), message.partition())
+            if error is None and place not in found:
                 found[place] = origin_of(message)
+            elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise translate(error, f"reading {message.topic()}")
     finally:
         reader.unassign()
     return found
@@ -150,7 +152,7 @@ def visible(reader: Consumer, begins: Mapping[Place, int]) -> Generator[Consumed
                         yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unfinished.discard(place)
-                else:
+                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks for the group's coordinator, which a reader does not need
                     raise translate(error, f"reading {place[0]}-{place[1]}")
     finally:
         reader.unassign()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from common import points, topics
+from common import permissions, points, topics
 from common.errors import StageFailed
 from common.kafka_clients import Lost, admin, stage_two_consumer, transactional_producer
 from common.metrics import Pulse
@@ -118,6 +118,12 @@ class Worker:
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
     points.at("two: started")
+    with permissions.named(settings, "run deduplicator"):
+        _work(settings, number, stopping)
+
+
+def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
+    permissions.check(settings, "run deduplicator")
     worker = Worker(settings, number)
     due = 0.0
     try:

@@ -24,7 +24,20 @@ EXAMPLES = """examples:
   reo recover                    the frontier is gone or was reset: find it from the data; --apply commits it
   reo topics                     are the copy's topics made as the source's is; --apply makes them so
   reo config show                every setting in effect, and where its value comes from
+  reo offsets translate --group G   where consumer group G goes on at the destination; --apply commits it there
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
+"""
+
+
+OFFSETS = """examples:
+  reo offsets translate --group billing           per partition: where billing stands at the source, and the same place at the destination
+  reo offsets translate --group billing --apply   stop billing's consumers, commit that, start them at the destination
+  reo offsets translate --group billing --json    for programs
+
+The place is exact: the next record of the group is the next one at the destination, and from there to the end of the copy both sides are
+compared record by record. The service may run. Exit code 0: all partitions with an offset are translated; 32: one has no such place (yet, or
+any more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are undecided. Then nothing is committed.
+A route with a mapping, or with other sources beside it, has no such places (31).
 """
 
 
@@ -46,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
     config = commands.add_parser("config", help="the settings").add_subparsers(dest="what", required=True, metavar="WHAT")
     show = config.add_parser("show", help="every setting in effect, and where its value comes from; secrets are not shown")
     show.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    for command in (run, verify, recover, topics, show):
+    translate = _offsets(commands)
+    for command in (run, verify, recover, topics, show, translate):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, a pattern that begins with ^; may be repeated, and replaces what the other settings name")
@@ -54,6 +68,17 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, help="chooses when the stages are killed; printed at the end")
     demo.add_argument("--kills", type=int, default=2, help="of each stage (default 2)")
     return top
+
+
+def _offsets(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    offsets = commands.add_parser("offsets", help="a consumer group moves from the source to the destination").add_subparsers(
+        dest="offsets", required=True, metavar="COMMAND")
+    translate = offsets.add_parser("translate", help="where the group goes on at the destination; changes nothing without --apply", description=OFFSETS,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    translate.add_argument("--group", required=True, help="the consumer group, by the same name on both clusters")
+    translate.add_argument("--apply", action="store_true", help="commit it at the destination; the group has to be empty there, and is never moved back")
+    translate.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    return translate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,6 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from reo import config
 
         return config.show(loaded, given.json)
+    if given.command == "offsets":
+        from reo import offsets
+
+        return offsets.command(loaded, given.group, given.apply, given.json)
     from reo.supervisor import Supervisor
 
     stages = (given.stage,) if given.stage else ("deduplicator", "replicator")

@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping
 
 from common import frontier as frontiers
-from common import positions, topics
+from common import permissions, positions, topics
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, RuleState
 from common.group import Commit, Group
@@ -155,6 +155,7 @@ def _read(partition: int, commit: Commit | None) -> Partition:
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
+        permissions.check(settings, "recover --apply" if apply else "recover")
         sources, hidden = divided(topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:

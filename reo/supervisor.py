@@ -21,7 +21,7 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import topics
+from common import permissions, topics
 from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
@@ -73,6 +73,7 @@ class Supervisor:
     def run(self) -> int:
         """Until told to stop, or an end that a restart does not mend; returns the exit code."""
         try:
+            permissions.check(self.settings, *(permissions.OF_STAGE[stage] for stage in self.stages))
             places = topics.intermediates(topics.prepare(self.settings))
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()

@@ -1,4 +1,4 @@
-"""The tables of README.md that are made from the code: settings and exit codes.
+"""The tables of README.md that are made from the code: settings, exit codes and permissions.
 
 `python -m reo.tables` writes them between the markers; a test compares what is there with what would be written, so the page
 can not fall behind. The exit codes' meanings are the docstrings of the errors.
@@ -14,6 +14,7 @@ from pathlib import Path
 from common import client_options, mirror_names
 from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, Stop
+from common.permissions import PERMISSIONS
 from common.settings_table import SETTINGS, Setting
 
 README = Path(__file__).parent.parent / "README.md"
@@ -54,7 +55,16 @@ def _allowed(harmless: str) -> str:
     return ", ".join(f"`{value}`" for value in harmless.split("|")) if harmless else ""
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "exit codes": exit_codes_table, "guarded options": guarded_options_table}
+def permissions_table() -> str:
+    """Every ACL: where, on what, which operation, and the commands that need it."""
+    rows = (f"| {row.side} | {row.resource} | {NAMES.get(row.named_by, f'`{row.named_by}`')} | {row.operation} | "
+            f"{', '.join(f'`{command}`' for command in row.commands)} | {row.why} |" for row in PERMISSIONS)
+    return "\n".join(["| cluster | resource | name | operation | needed by `reo …` | for |", "|---|---|---|---|---|---|", *rows])
+
+
+NAMES = {"application-": "`application` and a hyphen, prefixed", "--group": "the group of `--group`"}
+TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "exit codes": exit_codes_table, "guarded options": guarded_options_table,
+                                              "permissions": permissions_table}
 
 
 def between(text: str, name: str) -> str:

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import positions, topics
+from common import permissions, positions, topics
 from common.errors import CopyDiffers, NotComparable, ReoError, TopicMissing
 from common.kafka_clients import admin, reader
 from common.records import Consumed
@@ -102,6 +102,7 @@ def command(settings: Settings) -> int:
     console = Console(stderr=True)
     begun = time.monotonic()
     try:
+        permissions.check(settings, "verify")
         client = admin(settings.source, settings)
         sources, hidden = divided(topics.sources(settings, client, settings.number("connect_timeout_s")))
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from common import positions, topics
+from common import permissions, positions, topics
 from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
 from common.frontier import Frontier
 from common.metrics import Pulse
@@ -41,6 +41,7 @@ class Planner:
 
     def plan(self) -> Plan | None:
         """The next run; None when the process is told to stop while it waits."""
+        permissions.check(self.settings, "run replicator")  # a run that was refused fails in Spark's words: here it is said in ours
         sources = self._sources()
         commits = self._frontiers(topics.intermediates(sources))
         if commits is None:

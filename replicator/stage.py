@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from common import points, positions, topics
+from common import permissions, points, positions, topics
 from common.children import kill_children
 from common.errors import ClusterUnreachable, StageFailed
 from common.metrics import EPOCH, RUNS, Pulse
@@ -174,8 +174,9 @@ class Stage:
 def work(settings: Settings, stopping: Stopping) -> None:
     """Stage one, from start to end; the JVM does not outlive it."""
     points.at("one: started")
-    partitions = sum(source.partitions for source in topics.prepare(settings).values())
     try:
-        Stage(settings, stopping, session.starting(settings, partitions), partitions).work()
+        with permissions.named(settings, "run replicator"):
+            partitions = sum(source.partitions for source in topics.prepare(settings).values())
+            Stage(settings, stopping, session.starting(settings, partitions), partitions).work()
     finally:
         kill_children()
