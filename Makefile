@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival demo test lint bench faults soak report fuzz classes lock clean
+.PHONY: help setup rival older demo test lint bench faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -12,10 +12,13 @@ setup: ## what everything else needs; done once
 rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else needs it
 	@build/setup rival
 
+older: setup ## a broker of Kafka 3.9 for the tests, into jars/older
+	@build/setup older
+
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-test: setup ## all tests, on real brokers, two at a time (ARGS= for pytest)
+test: older ## all tests, on real brokers, two at a time (ARGS= for pytest)
 	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup ## style and types

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common import points
-from common.errors import AccessRefused, Fenced, SettingsInvalid, StageFailed
+from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import LAG, PURGED, REBALANCES
 from common.records import Consumed
@@ -75,9 +75,6 @@ class Intermediate:
     def _failed(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             return PositionGone(error.str())
-        if self.incremental and error.code() in (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE):
-            return SettingsInvalid(f"deduplicator.group_protocol=consumer: the destination cluster does not offer that protocol ({error.str()}). Kafka "
-                                   "does from 4.0 on; set it to classic")
         typed = translate(error, "consuming an intermediate topic")
         return typed if isinstance(typed, Fenced | AccessRefused) else StageFailed(str(typed))
 

@@ -1,0 +1,84 @@
+"""The core of the tests again, with a broker of Kafka 3.9 at one side and of 4.3 at the other: as source, and as destination.
+
+The tests are those of their own modules; here `clusters` is a mixed pair. `make older` fetches the broker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from reo.demo.broker import Broker
+from tests.conftest import EAGER_RETENTION, Start
+from tests.kafka import ROOT, Cluster, Clusters, spread, until
+from tests.recovering import FIRST, PARTITIONS, goes_on, nobody_is_in, recover
+from tests.recovering import copied as copied_before
+from tests.test_bad_input import test_a_torn_transaction_is_mended
+from tests.test_exact_copy import copied, test_a_second_run_changes_nothing, test_the_copy_is_exact
+from tests.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
+
+__all__ = ["copied", "test_a_second_run_changes_nothing", "test_a_torn_transaction_is_mended", "test_the_copy_is_exact"]
+JARS = ROOT / "jars" / "older"
+BRIEF_SESSION = {"deduplicator_session_timeout_ms": "2000"}
+"""A member that has stopped is waited for; the broker allows it (`older`)."""
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A single node of 3.9 as it comes; tests wait for a member that has stopped, so its session may be short."""
+    assert any(JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
+    broker = Broker(tmp_path_factory.mktemp("older") / "broker", JARS, settings=EAGER_RETENTION | {"group.min.session.timeout.ms": "1000"})
+    try:
+        yield Cluster(broker.start().wait())
+    finally:
+        broker.kill()
+
+
+@pytest.fixture(scope="module", params=["from 3.9", "to 3.9"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Which side is the older one; apart, so that the pair of all other modules is not made anew for each."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def clusters(clusters: Clusters, older: Cluster, way: str) -> Clusters:
+    """The pair with the older broker at that side, in the place of the one that all other modules have."""
+    return Clusters(older, clusters.destination) if way == "from 3.9" else Clusters(clusters.source, older)
+
+
+@pytest.fixture
+def older_destination(clusters: Clusters, older: Cluster) -> Clusters:
+    """For what concerns the destination only."""
+    if clusters.destination is not older:
+        pytest.skip("the destination's version is what matters")
+    return clusters
+
+
+def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path) -> None:
+    """Both stages are killed while records and transactions, some of them aborted, flow; see `tests.test_faults`."""
+    the_copy_is_exact_after(clusters, tmp_path, "SIGKILL of both stages")
+
+
+def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:
+    """A transaction that is open over the group's offsets: `reo recover` names the command that ends it, and confirms the frontier when it is ended."""
+    records = spread(range(2 * FIRST), PARTITIONS)
+    copied_before(older_destination, topic, start, records, **BRIEF_SESSION)
+    destination, group = older_destination.destination, nobody_is_in(older_destination.destination, topic)
+    hanging = destination.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": destination.address, "group.id": group})
+    hanging.send_offsets_to_transaction([TopicPartition(f"{topic}-proxy", 0, 1, "pending")], consumer.consumer_group_metadata(), 30)
+    refused = recover(older_destination, topic, "--apply")
+    assert refused.returncode == 28
+    command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
+    assert command, refused.stderr
+    assert destination.ends("__consumer_offsets", stable=True)[int(command[1])] == int(command[2]) < destination.ends("__consumer_offsets")[int(command[1])]
+    hanging.abort_transaction(30)
+    until(lambda: destination.no_transaction_is_open(topic), "it is aborted")
+    assert "nothing to recover" in recover(older_destination, topic).stdout
+    goes_on(older_destination, topic, start, records, **BRIEF_SESSION)
