@@ -2,16 +2,18 @@
 
 The source cluster is asked by a thread of its own, with clients of its own: it can be silent for long, and the loop must not wait for it. What the
 thread finds is prepared (`common.topics`) before the loop hears of it, because a group's member must not subscribe to a topic that is not there.
+Preparing takes some requests for each topic, looking takes two for all of them: so it is looked first.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from common import topics
 from common.errors import ClusterUnreachable
+from common.kafka_clients import admin
 from common.routes import Route
 from common.settings import Settings
 
@@ -22,10 +24,9 @@ EVERY_S = 3.0
 class Follower:
     """Asks again and again, if a rule has a pattern; `new` is for the loop."""
 
-    def __init__(self, settings: Settings, prepare: Callable[[Settings], Iterable[Route]] = topics.prepare) -> None:
+    def __init__(self, settings: Settings, known: Iterable[Route]) -> None:
         self.settings = settings
-        self.prepare = prepare
-        self.found: set[Route] = set()
+        self.found = set(known)
         self.failed: Exception | None = None
         self.over = threading.Event()
         if any(rule.is_pattern for rule in settings.rules):
@@ -42,9 +43,11 @@ class Follower:
         self.over.set()
 
     def _work(self) -> None:
+        client = admin(self.settings.source, self.settings)
         while not self.over.wait(EVERY_S):
             try:
-                self.found = set(self.prepare(self.settings))
+                if not self.found.issuperset(topics.sources(self.settings, client)):
+                    self.found.update(topics.prepare(self.settings))
             except ClusterUnreachable as silent:
                 log.warning("topics that a pattern could fit can not be looked for now: %s", silent)
             except Exception as failed:  # the loop raises it: without this thread it would follow nothing, in silence

@@ -79,7 +79,7 @@ class Worker:
             stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
         if self.routes:
             self.intermediate.follow(self.routes)
-        self.follower = Follower(settings)
+        self.follower = Follower(settings, self.routes.values())
         self.shared_out = SharedOut(self.starter, self.intermediate)
         self.purge = Purge(self.admin)
 
