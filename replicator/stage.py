@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from common import permissions, points, positions, topics
 from common.children import kill_children
-from common.errors import ClusterUnreachable, StageFailed
+from common.errors import ClusterUnreachable, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
 from common.routes import Place
@@ -119,6 +119,9 @@ class Stage:
         try:
             commits = self.planner.try_committed(watch.plan.starts)
             return watch.verdict(watch.sample(commits))
+        except TopicMissing:
+            watch.sources()  # a topic that was deleted in the middle of the sample is named here
+            raise
         except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
             return None

@@ -63,11 +63,16 @@ class Watch:
         self.at_source = self.plan.at_source()
         self.written = positions.ends(self.clients.destination_admin, self.plan.starts)
 
+    def sources(self) -> dict[Route, topics.Topic]:
+        """What is there to be copied now; TopicMissing, with the topic, when one of this run is gone."""
+        sources = topics.sources(self.settings, self.clients.source_admin)
+        topics.check_none_gone(self.plan.sources, sources)
+        return sources
+
     def sample(self, commits: dict[Place, Committed]) -> Sample:
         """Ask both clusters; ClusterUnreachable while one is silent, TopicMissing when a source is gone."""
         client, at_source = self.clients.source_admin, self.at_source.values()
-        sources = topics.sources(self.settings, client)
-        topics.check_none_gone(self.plan.sources, sources)
+        sources = self.sources()
         beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
         return Sample(sources, positions.beginnings(client, at_source),
