@@ -126,6 +126,7 @@ def start(settings: Settings, partitions: int) -> SparkSession:
         "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.reason`
         "spark.sql.streaming.stopTimeout": "5s",
+        "spark.kafka.consumer.cache.capacity": str(max(64, slots_for(partitions))),  # one for each partition; beyond it, each look at the pool is a warning
     }
     where = on_cluster(settings, partitions) if is_cluster(settings) else in_this_jvm()
     builder = SparkSession.builder.master(settings.text("replicator.master") or f"local[{slots_for(partitions)}]")
