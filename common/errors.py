@@ -24,7 +24,8 @@
         ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a difference
         ├── NotComparable          31   a mapping or a shared destination hides from them what they look for
         ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
-        └── GroupBusy              33   the group has members, where its offsets are to be set
+        ├── GroupBusy              33   the group has members, where its offsets are to be set
+        └── SourceRefused          34   no candidate of the source may be copied from
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate`, and nowhere else.
@@ -182,6 +183,12 @@ class GroupBusy(Stop):
     """A consumer group has members, and `reo offsets translate --apply` needs it empty."""
 
     exit_code = 33
+
+
+class SourceRefused(Stop):
+    """With `source.mode=failover`: every candidate was refused, each for a reason that is said, or `source.max_failovers` is used up."""
+
+    exit_code = 34
 
 
 def stop_codes() -> frozenset[int]:

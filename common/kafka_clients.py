@@ -28,7 +28,8 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
-from common.settings import Cluster, Settings
+from common.settings import Settings
+from common.upstreams import Cluster
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")

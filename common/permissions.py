@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from common import candidates
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable
 from common.routes import SAME, Route
@@ -105,6 +106,7 @@ class Lacking(NamedTuple):
 
 def missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[Lacking]:
     """What the clusters do not allow now, as far as they say."""
+    settings = candidates.answering(settings)
     routes = _routes(settings)
     rows = [Lacking(row, name) for row in needed(commands) for name in row.names(settings, routes, group)]
     found: list[Lacking] = []

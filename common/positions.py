@@ -5,13 +5,14 @@ Both stages and the command line ask the same questions of the clusters; nothing
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
 from common import origin as origins
@@ -44,7 +45,7 @@ def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, commi
     def ask() -> dict[Place, int]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return {Place(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+            return {Place(place.topic, place.partition): answered(future.result()) for place, future in futures.items()}
         except KafkaException:
             for name in names:
                 client.list_topics(name, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
@@ -52,6 +53,13 @@ def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, commi
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
     return patiently(f"reading the offsets of topic {', '.join(names)}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
+
+
+def answered(result: ListOffsetsResultInfo) -> int:
+    """The offset in an answer; KafkaException when it is none: a question that timed out is answered without an error (confluent-kafka 2.16)."""
+    if result.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no offset in the answer"))
+    return int(result.offset)
 
 
 def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False) -> dict[Place, int]:
@@ -133,8 +141,8 @@ def origin_of(message: Consumed) -> Origin:
     return origin
 
 
-def visible(reader: Consumer, begins: Mapping[Place, int]) -> Generator[Consumed]:
-    """Every visible record of the partitions from the given offsets up to what is there now, then the end.
+def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = math.inf) -> Generator[Consumed]:
+    """Every visible record of the partitions from the given offsets up to what is there now, then the end; ClusterUnreachable after such a silence.
 
     The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
     markers and aborted records.
@@ -143,9 +151,15 @@ def visible(reader: Consumer, begins: Mapping[Place, int]) -> Generator[Consumed
         return
     reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
+    heard = time.monotonic()
     try:
         while unfinished:
-            for message in cast(list[Consumed], reader.consume(1000, 0.05)):
+            messages = cast(list[Consumed], reader.consume(1000, 0.05))
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() > heard + silence_s:
+                raise ClusterUnreachable(f"reading {', '.join(map(str, begins))}: nothing came for {silence_s:.0f} s")
+            for message in messages:
                 error, place = message.error(), (message.topic(), message.partition())
                 if error is None:
                     if place in unfinished:
@@ -162,5 +176,5 @@ def first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int |
     """The offset of the first visible record in [begin, end), or None: there may be markers and aborted records only."""
     if begin >= end:
         return None
-    found = next((message.offset() for message in visible(reader, {place: begin})), end)
+    found = next((message.offset() for message in visible(reader, {place: begin}, REQUEST_TIMEOUT_S)), end)
     return found if found < end else None

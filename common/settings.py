@@ -16,15 +16,16 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, mirror_names, points, rules, settings_file, start_at
+from common import client_options, mirror_names, points, rules, settings_file, start_at, upstreams
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
+from common.upstreams import Cluster
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
@@ -40,17 +41,6 @@ FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no":
 Value = str | int | bool | dict[str, str]
 
 
-@dataclass
-class Cluster:
-    """One side: `name` is how messages call it."""
-
-    name: str
-    bootstrap_servers: str
-    security: Security
-    refused: str = ""
-    """Why its brokers, or we, broke off a connection while it was made: written by the clients (`common.kafka_clients`), which say it only in passing."""
-
-
 class Settings:
     """The checked values, by attribute for what is used together and by dotted name for the rest."""
 
@@ -58,7 +48,9 @@ class Settings:
         self.values = dict(values)
         self.given_by = dict(given_by or {})
         """By dotted name, an option's too, where the value comes from; what has its default is left out."""
-        self.source, self.destination = self._cluster("source"), self._cluster("destination")
+        self.sources = tuple(self._cluster("source", servers) for servers in upstreams.named(self.text("source.bootstrap_servers")))
+        self.source, self.destination = self.sources[0], self._cluster("destination", self.text("destination.bootstrap_servers"))
+        self.failover = self.text("source.mode") == "failover"
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
         self.intermediate_topic = self.text("intermediate.topic") or (f"{self.destination_topic}-proxy" if self.destination_topic else "")
@@ -70,9 +62,13 @@ class Settings:
         self.start = start_at.parse(self.text("source.start"))
         self.stop_at_end = bool(self.values["stop_at_end"])
 
-    def _cluster(self, side: str) -> Cluster:
+    def _cluster(self, side: str, bootstrap_servers: str) -> Cluster:
         security = Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
-        return Cluster(side, self.text(f"{side}.bootstrap_servers"), security)
+        return Cluster(side, bootstrap_servers, security)
+
+    def on(self, source: Cluster) -> Settings:
+        """The same settings with one of the `sources` as the only one."""
+        return Settings(self.values | {"source.bootstrap_servers": source.bootstrap_servers}, self.given_by)
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """What is copied, when these topics are at the source; SettingsInvalid when it can not be copied side by side."""
@@ -277,6 +273,10 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield from client_options.wrong(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (settings.source, settings.destination):
         yield from cluster.security.wrong(cluster.name)
+    appends = settings.text("deduplicator.without_frontier") == "append"
+    yield from upstreams.wrong([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
+    if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
+        yield "source.backoff_min_ms is more than source.backoff_max_ms"
     master = settings.text("replicator.master")
     if master and not MASTER.fullmatch(master):
         yield f"replicator.master: spark://host:port is expected, not {master!r}"
@@ -296,4 +296,4 @@ def _wrong_routes(settings: Settings) -> Iterable[str]:
         yield from (f"topics: {reason}" for reason in rules.wrong(settings.rules))
         return
     names = dict(zip(ONE_TOPIC, (settings.source_topic, settings.destination_topic, settings.intermediate_topic), strict=True))
-    yield from rules.wrong_names(names, settings.source.bootstrap_servers == settings.destination.bootstrap_servers)
+    yield from rules.wrong_names(names, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])

@@ -62,12 +62,26 @@ def _options(name: str, client: str) -> Setting:
     return Setting(name, "options", "", f"Raw options of {client}.")
 
 
+_FAILOVER = (
+    Setting("source.mode", "text", "single", "`single`: one cluster, known by its identity. `failover`: any of several with the same records at the same "
+            "offsets, known by these; copied from one at a time. Candidates share the other settings of `source`.", choices=("single", "failover")),
+    Setting("source.randomize_initial", "flag", False, "Begin with any of the candidates, not with the first. (These names are kaf-relay's.)"),
+    Setting("source.healthcheck_interval_ms", "integer", 3000, "How often every candidate is asked for its high watermark.", least=100, most=3_600_000),
+    Setting("source.request_timeout_ms", "integer", 3000, "A candidate that does not answer for so long is unhealthy. kaf-relay: 100.", least=100, most=60_000),
+    Setting("source.offset_lag_threshold", "integer", 1000, "How many offsets, of all partitions together, a candidate may be behind another one."),
+    Setting("source.max_failovers", "integer", -1, "After so many changes of the candidate one process of stage one ends the service; -1: never.", least=-1),
+    Setting("source.backoff_min_ms", "integer", 2000, "While no candidate can be copied from: the first wait before all are asked again; then twice as long, …",
+            least=100, most=600_000),
+    Setting("source.backoff_max_ms", "integer", 10_000, "… up to this. Also the least time between two changes because of lag.", least=100, most=600_000),
+)
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("application", "text", "", "Name of this copy: consumer group and prefix of the transactional ids. Default `reo-<destination topic>`.",
             ("APPLICATION_NAME",)),
     Setting("instance", "text", "", "Name of this instance: after a restart it takes its predecessor's place at once. Default: the host name."),
     Setting("client_id", "text", "", "What the names of all clients begin with in the brokers' logs and quotas. Default: the application."),
-    Setting("source.bootstrap_servers", "text", None, "Brokers of the source cluster, `host:port,…`.",
+    Setting("source.bootstrap_servers", "text", None, "Brokers of the source cluster, `host:port,…`; with `source.mode=failover` of "
+            "several identical clusters, separated by `;`.",
             ("KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS",), required=True),
     Setting("source.topic", "text", "", "The topic to copy. For several: `topics`.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",)),
     Setting("source.start", "start", "earliest",
@@ -77,6 +91,7 @@ SETTINGS: tuple[Setting, ...] = (
             ("KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",), least=1),
     _options("source.consumer_options", "the consumer with which stage one reads the source (Java, in Spark)"),
     *_access("source"),
+    *_FAILOVER,
     Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),

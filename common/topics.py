@@ -19,7 +19,8 @@ from common.errors import ClusterUnreachable, Cycle, SourceRecreated, TopicMissi
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
 from common.routes import SAME, Place, Route
-from common.settings import Cluster, Settings
+from common.settings import Settings
+from common.upstreams import Cluster
 
 log = logging.getLogger(__name__)
 

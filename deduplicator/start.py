@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import mapping, positions, topics
+from common import candidates, mapping, positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.group import Group
@@ -91,7 +91,7 @@ class Starter:
         names = {name for route in routes for name in (route.intermediate_topic, route.destination_topic)}
         described = self._described(names)
         if len(described) < len(names):
-            topics.prepare(self.settings)
+            topics.prepare(candidates.answering(self.settings))
             return self.start(wanted)
         leads_to = {route.intermediate_topic: described[route.destination_topic] for route in routes}
         ours = {place: commits[place] for place in wanted
@@ -180,8 +180,9 @@ class Starter:
         if not missing:
             return
         ends = positions.ends(self.admin, {there for place in missing for there in self._outputs(place, leads_to)})
-        source_admin = admin(self.settings.source, self.settings)
-        sources = topics.sources(self.settings, source_admin, self.settings.number("connect_timeout_s"))
+        on = candidates.answering(self.settings)
+        source_admin = admin(on.source, on)
+        sources = topics.sources(on, source_admin, self.settings.number("connect_timeout_s"))
         check_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
@@ -197,7 +198,10 @@ class Starter:
             offset = first_source_offset(self.settings, source_admin, route.source(place.partition),
                                          added=place.partition >= counted or place in commits or place.topic in self.appeared)
             stands = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
-            frontier = Frontier(RuleState(offset - 1, 0, None), sources[route].identity, counted, leads_to[place.topic].topic_id, stands.known, stands.sent)
+            kept = [commit.frontier for other, commit in commits.items()
+                    if other.topic == place.topic and commit.frontier.destination_topic_id == leads_to[place.topic].topic_id]
+            identity = candidates.copied_identity(self.settings, sources[route], kept)
+            frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, leads_to[place.topic].topic_id, stands.known, stands.sent)
             log.info("%s: first frontier, the copy begins at source offset %d", route.source(place.partition), offset)
             result.assigned[place] = Assigned(-1, frontier)
             if route.is_one_to_one:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from common import permissions, points, topics
+from common import candidates, permissions, points, topics
 from common.errors import StageFailed
 from common.kafka_clients import Lost, admin, stage_two_consumer, transactional_producer
 from common.metrics import Pulse
@@ -59,7 +59,7 @@ class Worker:
 
     def __init__(self, settings: Settings, number: int) -> None:
         self.settings = settings
-        self.routes = {route.intermediate_topic: route for route in topics.prepare(settings)}
+        self.routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
         """By intermediate topic; sources that appear later are added."""
         self.pulse = Pulse("deduplicator", number)
         self.admin = admin(settings.destination, settings)

@@ -20,7 +20,7 @@ from tests.kafka import ROOT, Cluster, Clusters
 
 JARS = ROOT / "jars" / "broker"
 HEAP_MB = 384
-Brokers = Literal["shared", "own", "three", "guarded", "proxied"]
+Brokers = Literal["shared", "own", "three", "guarded", "proxied", "identical"]
 GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -60,6 +60,13 @@ class ProxiedCluster(Cluster):
     proxy: Proxy = field(kw_only=True)
 
 
+@dataclass
+class IdenticalCluster(Cluster):
+    """A cluster beside others that are meant to have the same records."""
+
+    others: list[Cluster] = field(kw_only=True)
+
+
 @contextmanager
 def clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
     """Both clusters, running; they are killed at the end."""
@@ -67,11 +74,15 @@ def clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
         if kind == "proxied":
             pairs = [proxied(folder / side, JARS) for side in ("source", "destination")]
             made: list[Cluster] = [ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs]
+        elif kind == "identical":
+            others = [Cluster(Broker(folder / f"source-{number}", JARS, HEAP_MB)) for number in (2, 3)]
+            made = [IdenticalCluster(Broker(folder / "source-1", JARS, HEAP_MB), others=others), Cluster(Broker(folder / "destination", JARS, HEAP_MB))]
         elif kind == "three":
             made = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(three(folder / "destination"))]  # type: ignore[arg-type]
         else:
             made = [Cluster(Broker(folder / side, JARS, HEAP_MB, GUARDED if kind == "guarded" else {})) for side in ("source", "destination")]
-        brokers = [broker for cluster in made for broker in (cluster.broker.brokers if isinstance(cluster.broker, Three) else [cluster.broker])]
+        each = [*made, *(other for cluster in made if isinstance(cluster, IdenticalCluster) for other in cluster.others)]
+        brokers = [broker for cluster in each for broker in (cluster.broker.brokers if isinstance(cluster.broker, Three) else [cluster.broker])]
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()

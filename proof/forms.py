@@ -43,6 +43,8 @@ STATES_MAX = 5_000_000
 NOT_MODELLED = {
     "transaction: new, in doubt": "a producer that is being initialised is tried again, never given up; the entry is a safety net",
     "run: running, grown": "the model's source has a fixed number of partitions",
+    "run: running, lost": "which cluster a run reads is nothing to the frontier: to the model this is another word for failed",
+    "run: running, lagging": "the same",
 }
 POINTS = ("joining", "given", "idle", "decided", "begun", "written", "sent", "EndTxn sent", "EndTxn decided")
 CRASHES = {f"kill two {point}" for point in POINTS} | {

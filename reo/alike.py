@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import orjson
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import mapping, permissions, topic_config, topics
+from common import candidates, mapping, permissions, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, patiently
 from common.settings import Settings
@@ -43,7 +43,7 @@ class Alike:
     """The topics of all routes, looked at when made."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.settings = settings = candidates.answering(settings)
         timeout_s = settings.number("connect_timeout_s")
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         sources = topics.sources(settings, source_admin, timeout_s)

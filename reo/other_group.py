@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
 from common.routes import Place
-from common.settings import Cluster
+from common.upstreams import Cluster
 
 Result = TypeVar("Result")
 

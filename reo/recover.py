@@ -20,8 +20,8 @@ import sys
 import time
 from collections.abc import Mapping
 
+from common import candidates, permissions, positions, topics
 from common import frontier as frontiers
-from common import permissions, positions, topics
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, RuleState
 from common.group import Commit, Group
@@ -46,6 +46,8 @@ class Recovery:
         self.source = source
         self.partitions: list[Partition] = []
         self.applied = False
+        self.identity = ""
+        """What the frontiers call the source."""
         self.source_admin, self.destination_admin = (admin(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
         self.group = Group(self.settings, self.destination_admin)
@@ -64,13 +66,14 @@ class Recovery:
                      or topics.compacted(self.destination_admin, self.settings.destination, self.destination.name))
         self.partitions = [_read(partition, commits.get(partition)) for partition in self.common]
         counted = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common))
+        self.identity = self._copied_identity()
         for row in self.partitions:
             try:
                 row.found = alignment.how_far(self._sides(row.partition, counted))
                 row.source_offset = row.found.source_offset if row.found else self._nothing_copied(row, ends[row.partition], counted)
                 if not self._confirmed(row, ends[row.partition]):
                     known = row.found.destination_offset if row.found else ends[row.partition] - 1
-                    row.write = Frontier(RuleState(row.source_offset, 0, None), self.source.identity, counted, self.destination.topic_id, known, 0)
+                    row.write = Frontier(RuleState(row.source_offset, 0, None), self.identity, counted, self.destination.topic_id, known, 0)
             except (CopyDiffers, FrontierLost) as refused:
                 why = " (a topic with cleanup.policy=compact lost records from its middle: its data can not tell)" if compacted else ""
                 row.refused = type(refused)(f"{refused}{why}")
@@ -132,8 +135,12 @@ class Recovery:
                                "begun yet, or to earliest")
         return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
 
+    def _copied_identity(self) -> str:
+        kept = (row.frontier for row in self.partitions if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id)
+        return candidates.copied_identity(self.settings, self.source, kept)
+
     def _speaks_of_this_copy(self, frontier: Frontier) -> bool:
-        return (frontier.source_identity, frontier.destination_topic_id) == (self.source.identity, self.destination.topic_id)
+        return (frontier.source_identity, frontier.destination_topic_id) == (self.identity, self.destination.topic_id)
 
     def _confirmed(self, row: Partition, end: int) -> bool:
         """Whether the group's frontier is what the data says."""
@@ -155,6 +162,7 @@ def _read(partition: int, commit: Commit | None) -> Partition:
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
+        settings = candidates.answering(settings)
         permissions.check(settings, "recover --apply" if apply else "recover")
         sources, hidden = divided(topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import permissions, topics
+from common import candidates, permissions, topics
 from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
@@ -73,8 +73,9 @@ class Supervisor:
     def run(self) -> int:
         """Until told to stop, or an end that a restart does not mend; returns the exit code."""
         try:
-            permissions.check(self.settings, *(permissions.OF_STAGE[stage] for stage in self.stages))
-            places = topics.intermediates(topics.prepare(self.settings))
+            on = candidates.answering(self.settings)
+            permissions.check(on, *(permissions.OF_STAGE[stage] for stage in self.stages))
+            places = topics.intermediates(topics.prepare(on))
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()
             port = health.serve(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)

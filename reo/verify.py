@@ -16,7 +16,7 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import permissions, positions, topics
+from common import candidates, permissions, positions, topics
 from common.errors import CopyDiffers, NotComparable, ReoError, TopicMissing
 from common.kafka_clients import admin, reader
 from common.records import Consumed
@@ -78,6 +78,7 @@ def shown(message: Consumed) -> str:
 
 def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
     """Compare all partitions of the routes that are one to one, one after the other. TopicMissing and the like when they can not be read."""
+    settings = candidates.answering(settings)
     timeout_s = settings.number("connect_timeout_s")
     sources, _ = divided(topics.sources(settings, admin(settings.source, settings), timeout_s))
     names = {route.destination_topic for route in sources}
@@ -102,6 +103,7 @@ def command(settings: Settings) -> int:
     console = Console(stderr=True)
     begun = time.monotonic()
     try:
+        settings = candidates.answering(settings)
         permissions.check(settings, "verify")
         client = admin(settings.source, settings)
         sources, hidden = divided(topics.sources(settings, client, settings.number("connect_timeout_s")))

@@ -6,7 +6,10 @@ In the order in which a record passes:
     wrap.py          key, value and headers untouched, one header more
     intermediate.py  writing to the partition of the same number
     run.py           a run: these three as one query, and the table of a run's life
-    plan.py          where the next run begins, and whether it may
+    plan.py          where the next run begins
+    choice.py        which cluster it copies from, and whether it may
+    same.py          whether that cluster's records are those that were copied
+    health.py        the other candidates while a run lives
     watch.py         live positions while a run lives, and the reasons to end it
     session.py       the JVM; archive.py its classes, mapped instead of read
     stage.py         the process: plan, run, watch, again

@@ -16,7 +16,15 @@ class Clients:
     """One of each kind and side; a reader holds one assignment at a time, so what reads different topics has its own."""
 
     def __init__(self, settings: Settings) -> None:
-        self.source_admin: AdminClient = admin(settings.source, settings)
         self.destination_admin: AdminClient = admin(settings.destination, settings)
-        self.source_reader: Consumer = reader(settings.source, settings, **A_LOOK)
         self.frontier_reader: Consumer = reader(settings.destination, settings, **A_LOOK)
+        self.source_admin: AdminClient
+        self.source_reader: Consumer
+        self.source = ""
+        self.turn_to(settings)
+
+    def turn_to(self, settings: Settings) -> None:
+        """Ask this source from now on."""
+        if self.source != settings.source.bootstrap_servers:
+            self.source = settings.source.bootstrap_servers
+            self.source_admin, self.source_reader = admin(settings.source, settings), reader(settings.source, settings, **A_LOOK)

@@ -1,7 +1,7 @@
 """Where the next run begins, and whether it may: from the committed frontiers alone, nothing of stage one's own.
 
-A run must not begin where it can not be exact. So here, and before every run, the source is held against the frontier: still
-the same topic (`SourceRecreated`), still all that comes after the frontier (`SourceTruncated`).
+A run must not begin where it can not be exact. So here, and before every run, the source is held against the frontier (`replicator.choice`): still
+the same topic, still all that comes after the frontier.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from common import permissions, positions, topics
-from common.errors import ClusterUnreachable, HangingTransaction, SourceTruncated
+from common import candidates, permissions, positions, topics
+from common.candidates import Look
+from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
 from common.metrics import Pulse
 from common.positions import Committed
@@ -19,6 +20,7 @@ from common.process import Stopping
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
+from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.run import Plan
 
@@ -30,9 +32,11 @@ LOOK_AGAIN_S = 2.0
 class Planner:
     """Makes plans; waits for stage two where one can not be made yet."""
 
-    def __init__(self, settings: Settings, clients: Clients, pulse: Pulse, stopping: Stopping, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, clients: Clients, choice: Choice, pulse: Pulse, stopping: Stopping,
+                 clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self.clients = clients
+        self.choice = choice
         self.pulse = pulse
         self.stopping = stopping
         self.clock = clock
@@ -41,25 +45,36 @@ class Planner:
 
     def plan(self) -> Plan | None:
         """The next run; None when the process is told to stop while it waits."""
-        permissions.check(self.settings, "run replicator")  # a run that was refused fails in Spark's words: here it is said in ours
-        sources = self._sources()
-        commits = self._frontiers(topics.intermediates(sources))
-        if commits is None:
-            return None
-        frontiers = {place: commit.frontier for place, commit in commits.items()}
-        routes = {route.intermediate_topic: route for route in sources}
-        for place, frontier in frontiers.items():
-            topics.check_identity(frontier.source_identity, sources[routes[place.topic]])
-        self._check_not_truncated({routes[place.topic].source(place.partition): frontier for place, frontier in frontiers.items()})
-        epoch = max([int(self.clock() * 1000), *(frontier.rule.epoch + 1 for frontier in frontiers.values())])
-        return Plan(epoch, sources, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()})
+        backoff_s = self.settings.number("source.backoff_min_ms") / 1000
+        while not self.stopping():
+            on = candidates.answering(self.settings)
+            permissions.check(on, "run replicator")  # a run that was refused fails in Spark's words: here it is said in ours
+            prepared = self._sources(on)
+            commits = self._frontiers(topics.intermediates(prepared))
+            if commits is None:
+                return None
+            frontiers = {place: commit.frontier for place, commit in commits.items()}
+            chosen = self.choice.choose(prepared, frontiers)
+            if chosen is not None:
+                self.clients.turn_to(chosen.settings)
+                return self._on(chosen, frontiers)
+            wait(backoff_s, self.pulse, self.stopping)
+            backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
+        return None
 
-    def _sources(self) -> dict[Route, Topic]:
+    def _on(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
+        epoch = max([int(self.clock() * 1000), *(frontier.rule.epoch + 1 for frontier in frontiers.values())])
+        identities = {
+            route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
+            for route, source in chosen.sources.items()}
+        return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()})
+
+    def _sources(self, on: Settings) -> dict[Route, Topic]:
         """What is to be copied now; waits while patterns fit no topic, unless the end of what is there is asked for."""
         said = False
         while True:
             self.pulse.beat()
-            sources = topics.prepare(self.settings)
+            sources = topics.prepare(on)
             topics.check_none_gone(self.known, sources)
             if sources or self.settings.stop_at_end or self.stopping():
                 self.known = sources
@@ -101,17 +116,10 @@ class Planner:
             return False
         return all(commits[place].intermediate_offset >= end for place, end in ends.items())
 
-    def _check_not_truncated(self, frontiers: Mapping[Place, Frontier]) -> None:
-        """By source partition."""
-        beginnings, ends = (ask(self.clients.source_admin, frontiers) for ask in (positions.beginnings, positions.ends))
-        for place, frontier in frontiers.items():
-            wanted = frontier.rule.frontier + 1
-            if beginnings[place] > wanted:
-                raise SourceTruncated(
-                    f"{place} begins at offset {beginnings[place]} now, but the copy stands at {wanted}: {beginnings[place] - wanted} "
-                    "offsets were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
-                    "to have an exact copy of what is left, copy to a new destination.topic")
-            if ends[place] < wanted:
-                raise SourceTruncated(
-                    f"{place} ends at offset {ends[place]}, but records up to {wanted - 1} were copied: the source lost its newest records. "
-                    "The copy has records that the source no longer has; copy to a new destination.topic")
+
+def wait(seconds: float, pulse: Pulse, stopping: Stopping) -> None:
+    """So long, or until told to stop; with a sign of life all the time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not stopping():
+        pulse.beat()
+        time.sleep(0.05)

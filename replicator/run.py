@@ -2,7 +2,7 @@
 
 Healing is one thing, a new run from the frontier, so every end of a run but two leads back to planning:
 
-    planned ──started──▶ running ──failed, superseded, hole, stalled, grown──▶ planned
+    planned ──started──▶ running ──failed, superseded, hole, stalled, grown, lost, lagging──▶ planned
                             ├──finished──▶ drained ──complete, behind──▶ planned
                             └──stopped──▶ done
     planned ──complete──▶ done
@@ -27,7 +27,7 @@ from common.topics import Topic
 from replicator import intermediate, source, wrap
 
 State = Literal["planned", "running", "drained", "done"]
-Event = Literal["started", "failed", "superseded", "hole", "stalled", "grown", "finished", "behind", "complete", "stopped"]
+Event = Literal["started", "failed", "superseded", "hole", "stalled", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
 NEXT: dict[tuple[State, Event], State] = {
     ("planned", "started"): "running",
     ("planned", "complete"): "done",
@@ -37,6 +37,8 @@ NEXT: dict[tuple[State, Event], State] = {
     ("running", "hole"): "planned",
     ("running", "stalled"): "planned",
     ("running", "grown"): "planned",
+    ("running", "lost"): "planned",
+    ("running", "lagging"): "planned",
     ("running", "finished"): "drained",
     ("running", "stopped"): "done",
     ("drained", "behind"): "planned",
@@ -57,7 +59,12 @@ class Plan:
     """What a run is given: an epoch higher than every committed one, and where each partition begins."""
 
     epoch: int
+    settings: Settings
+    """With the cluster that is copied from as the only source."""
     sources: dict[Route, Topic]
+    """The topics there: while the run lives they have to stay the same ones."""
+    identities: dict[Route, str]
+    """What the frontiers call them."""
     starts: dict[Place, int]
     """By intermediate partition, the source offset that is written first."""
 
@@ -67,11 +74,11 @@ class Plan:
         return {place: routes[place.topic].source(place.partition) for place in self.starts}
 
 
-def start(spark: SparkSession, settings: Settings, plan: Plan) -> StreamingQuery:
+def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
     """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
-    at_source = plan.at_source()
+    settings, at_source = plan.settings, plan.at_source()
     records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
-    wrapped = wrap.wrapped(records, plan.sources, plan.epoch)
+    wrapped = wrap.wrapped(records, plan.identities, plan.epoch)
     writer = intermediate.writer(wrapped, settings)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)

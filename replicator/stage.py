@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import time
 from concurrent.futures import Future
 
@@ -16,16 +17,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from common import permissions, points, positions, topics
+from common import candidates, permissions, points, positions, topics
 from common.children import kill_children
-from common.errors import ClusterUnreachable, StageFailed, TopicMissing
+from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
 from common.routes import Place
 from common.settings import Settings
 from replicator import run, session
+from replicator.choice import Choice
 from replicator.clients import Clients
-from replicator.plan import Planner
+from replicator.health import Health
+from replicator.plan import Planner, wait
 from replicator.run import Event, Plan, State
 from replicator.watch import Watch
 
@@ -45,7 +48,9 @@ class Stage:
         self.spark = spark
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.planner = Planner(settings, self.clients, self.pulse, stopping)
+        self.choice = Choice(settings, random.Random(), self.pulse.beat)  # noqa: S311  (which candidate is the first is no secret)
+        self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
+        self.health = Health(settings, self.choice)
         self.targets: dict[Place, int] = {}
         """By intermediate partition, the source's end when the process began."""
         self.state: State = "planned"
@@ -75,9 +80,9 @@ class Stage:
             raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
         log.info("run with epoch %d begins at %s", plan.epoch, plan.starts)
         EPOCH.set(plan.epoch)
-        watch = Watch(self.settings, self.clients, plan)
+        watch = Watch(plan.settings, self.clients, plan)
         try:
-            query = run.start(spark, self.settings, plan)
+            query = run.start(spark, plan)
             self._to("started")
             points.at("one: query started")
             event = self._follow(query, watch)
@@ -116,15 +121,26 @@ class Stage:
     def _look(self, watch: Watch) -> Event | None:
         """One sample and its verdict; None while a cluster is silent."""
         self.pulse.beat()
+        unhealthy = self.health.verdict(watch.at_source.values())
+        if unhealthy:
+            return unhealthy
         try:
-            commits = self.planner.try_committed(watch.plan.starts)
-            return watch.verdict(watch.sample(commits))
-        except TopicMissing:
-            watch.sources()  # a topic that was deleted in the middle of the sample is named here
-            raise
+            return self._seen(watch)
         except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
             return None
+        except (SourceRecreated, TopicMissing, AccessRefused) as gone:
+            if not self.settings.failover:
+                raise
+            log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, gone)
+            return "lost"
+
+    def _seen(self, watch: Watch) -> Event | None:
+        try:
+            return watch.verdict(watch.sample(self.planner.try_committed(watch.plan.starts)))
+        except TopicMissing:
+            watch.sources()  # a topic that was deleted in the middle of the sample is named here
+            raise
 
     def _drain(self, watch: Watch) -> Event:
         """After `finished`: wait until stage two has read everything, or is found not to get on."""
@@ -164,11 +180,8 @@ class Stage:
         return None
 
     def _pause(self) -> None:
-        until = time.monotonic() + BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)]
+        wait(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping)
         self.failures += 1
-        while time.monotonic() < until and not self.stopping():
-            self.pulse.beat()
-            time.sleep(0.05)
 
     def _to(self, event: Event) -> None:
         self.state = run.after(self.state, event)
@@ -179,7 +192,7 @@ def work(settings: Settings, stopping: Stopping) -> None:
     points.at("one: started")
     try:
         with permissions.named(settings, "run replicator"):
-            partitions = sum(source.partitions for source in topics.prepare(settings).values())
+            partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
             Stage(settings, stopping, session.starting(settings, partitions), partitions).work()
     finally:
         kill_children()

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from common import points, positions, topics
+from common.candidates import request_timeout_s
 from common.metrics import LAG, RECORDS_IN, RECORDS_OUT
 from common.origin import Origin
 from common.positions import Committed
@@ -65,7 +66,7 @@ class Watch:
 
     def sources(self) -> dict[Route, topics.Topic]:
         """What is there to be copied now; TopicMissing, with the topic, when one of this run is gone."""
-        sources = topics.sources(self.settings, self.clients.source_admin)
+        sources = topics.sources(self.settings, self.clients.source_admin, request_timeout_s(self.settings))
         topics.check_none_gone(self.plan.sources, sources)
         return sources
 

@@ -13,41 +13,40 @@ because across batches it is not unique. Here it must not be: it starts again wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from common import origin
 from common.routes import Route
-from common.topics import Topic
 
 SEQUENCE_BITS = (1 << 33) - 1
 """The lower bits of monotonically_increasing_id() count the records of a task (Spark's API documentation)."""
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
-def wrapped(records: DataFrame, sources: Mapping[Route, Topic], epoch: int) -> DataFrame:
+def wrapped(records: DataFrame, identities: Mapping[Route, str], epoch: int) -> DataFrame:
     """The records as the intermediate topics take them: key, value, headers, partition, topic."""
     own = f.coalesce(f.col("headers"), f.array().cast(HEADERS_TYPE))
-    header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, sources).cast("binary").alias("value"))
+    header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identities).cast("binary").alias("value"))
     return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition",
-                          _by_topic(sources, lambda route: route.intermediate_topic).alias("topic"))
+                          _by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
 
 
-def _by_topic(sources: Mapping[Route, Topic], text: Callable[[Route], str]) -> Column:
+def _by_topic(routes: Collection[Route], text: Callable[[Route], str]) -> Column:
     """A text that is the route's."""
-    if len(sources) == 1:
-        return f.lit(text(next(iter(sources))))
-    return f.element_at(f.create_map(*(f.lit(part) for route in sources for part in (route.source_topic, text(route)))), f.col("topic"))
+    if len(routes) == 1:
+        return f.lit(text(next(iter(routes))))
+    return f.element_at(f.create_map(*(f.lit(part) for route in routes for part in (route.source_topic, text(route)))), f.col("topic"))
 
 
-def _origin(epoch: int, sources: Mapping[Route, Topic]) -> Column:
+def _origin(epoch: int, identities: Mapping[Route, str]) -> Column:
     sequence = f.monotonically_increasing_id().bitwiseAND(f.lit(SEQUENCE_BITS))
     return _text(
         '{"p":', f.col("partition"), ',"o":', f.col("offset"), ',"t":', f.unix_millis("timestamp"), ',"k":', f.col("timestampType"),
         f',"e":{epoch},"b":', f.unix_millis(f.current_timestamp()), ',"s":', sequence,
-        _by_topic(sources, lambda route: f',"i":"{sources[route].identity}"}}'))
+        _by_topic(identities, lambda route: f',"i":"{identities[route]}"}}'))
 
 
 def _text(*parts: str | Column) -> Column:

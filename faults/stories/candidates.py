@@ -1,0 +1,75 @@
+"""Identical upstreams: one candidate after the other dies or stands still, while all are fed alike and the copy goes from one to the next.
+
+The feed is this story's own: every candidate has a producer that does not give up, so one that was away gets what it missed, in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Self
+
+from faults.run import PARTITIONS, Run, Story
+from faults.stand import IdenticalCluster
+from faults.stories.brokers import WAYS
+from tests.kafka import Cluster, plain, until
+
+RECORDS_PER_S = 1500
+TICK_S = 0.02
+FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1000", "source_backoff_min_ms": "500"}
+
+
+class Alike(threading.Thread):
+    """The same records to each candidate until the end of the `with` block; then all of them have all."""
+
+    def __init__(self, candidates: Sequence[Cluster], topic: str) -> None:
+        super().__init__(daemon=True, name=f"feed of {topic}")
+        self.producers = [candidate.producer(linger_ms=2, message_timeout_ms=600_000) for candidate in candidates]
+        self.topic = topic
+        self._ending = threading.Event()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End; every producer delivers what it has."""
+        self._ending.set()
+        self.join(60)
+        assert not any(producer.flush(60) for producer in self.producers), "a candidate did not get all records"
+
+    def run(self) -> None:
+        """One tick after the other."""
+        numbers = itertools.count()
+        while not self._ending.wait(TICK_S):
+            for number in itertools.islice(numbers, int(RECORDS_PER_S * TICK_S)):
+                record = plain(number)
+                for producer in self.producers:
+                    producer.produce(self.topic, record.value, record.key, number % PARTITIONS, None, None, record.timestamp_ms, list(record.headers))
+            for producer in self.producers:
+                producer.poll(0)
+
+
+def harmed(run: Run, way: str, times: int = 3) -> None:
+    """Each in turn, with records flowing in between; at least once the copy has to have changed over."""
+    source = run.clusters.source
+    assert isinstance(source, IdenticalCluster)
+    candidates: list[Cluster] = [source, *source.others]
+    for other in source.others:
+        other.create(run.topic, PARTITIONS)
+    with Alike(candidates, run.topic):
+        service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
+        run.flows()
+        for number in range(times):
+            WAYS[way](candidates[number % len(candidates)].broker, run)
+            run.flows()
+        until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
+        run.hit("failover", int(service.metric("reo_source_switches_total")))
+        time.sleep(run.chance.uniform(0, 2))
+
+
+STORIES = tuple(Story(f"identical sources, {way}", partial(harmed, way=way), brokers="identical", begins_empty=True) for way in ("SIGKILL", "SIGSTOP"))

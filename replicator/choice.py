@@ -1,0 +1,167 @@
+"""Which cluster the next run copies from.
+
+In single mode there is one: it has to be the topic that the frontiers speak of, and to have all that comes after them, or the service stops.
+
+With failover every candidate is looked at before every run, also the one that was copied from last. It may be copied from when
+
+1. it answers, and has as many partitions as the copy,
+2. it still has what comes after the frontier, and is itself as far as the copy,
+3. it is not behind another one by more than `source.offset_lag_threshold`,
+4. its topics can hold an exact copy (`topics.prepare`: no cycle, sizes, partitions),
+5. its records are the copy's (`replicator.same`).
+
+The first that may, beginning with the one copied from last, then round the list, is taken. What 2, 4 or 5 refuse is refused loudly, each time, and is no
+measure for the lag of others. When all are refused, none of them silent or only behind, the service ends (SourceRefused). Otherwise it waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+
+from common import candidates, permissions, topics
+from common.candidates import Look, Sources
+from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
+from common.frontier import Frontier
+from common.metrics import SOURCE_CONNECTIONS, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
+from common.routes import Place
+from common.settings import Settings
+from replicator import same
+
+log = logging.getLogger(__name__)
+Frontiers = Mapping[Place, Frontier]
+"""By intermediate partition."""
+
+
+class Behind(ReoError):
+    """The candidate does not have yet what was copied already; time mends it."""
+
+
+class Choice:
+    """Remembers, while the process lives, which candidate is copied from, and which were refused when it was chosen."""
+
+    def __init__(self, settings: Settings, chance: random.Random, alive: Callable[[], None]) -> None:
+        self.settings = settings
+        self.alive = alive
+        self.initial = chance.randrange(len(settings.sources)) if settings.values["source.randomize_initial"] else 0
+        self.current: int | None = None
+        self.refused: set[int] = set()
+        self.failovers = 0
+
+    def choose(self, prepared: Sources, frontiers: Frontiers) -> Look | None:
+        """The source of the next run, or None when none can be copied from now. A Stop when a restart would find the same."""
+        if not self.settings.failover:
+            return _only(self.settings, prepared, frontiers)
+        found = candidates.looks(self.settings)
+        reasons: dict[int, ReoError] = {number: seen for number, seen in enumerate(found) if isinstance(seen, ReoError)}
+        fit = {number: seen for number, seen in enumerate(found) if isinstance(seen, Look)}
+        chosen = self._first(fit, prepared, frontiers, reasons)
+        self.refused = {number for number, reason in reasons.items() if isinstance(reason, Stop) and not isinstance(reason, ClusterUnreachable)}
+        for number, reason in reasons.items():
+            self._say(number, reason)
+        if chosen is not None:
+            self._take(chosen)
+            return fit[chosen]
+        SOURCE_UNHEALTHY.inc()
+        if len(self.refused) == len(found):
+            raise SourceRefused("every candidate of the source was refused: "
+                                + "; ".join(f"{self._name(number)}: {reason}" for number, reason in sorted(reasons.items())))
+        return None
+
+    def _first(self, fit: dict[int, Look], prepared: Sources, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
+        """The first in order that passes; what does not leaves `fit`, with its reason."""
+        for number in list(fit):
+            self._tried(number, fit, reasons, lambda seen: _check_offsets(seen, frontiers))
+        while True:
+            watermarks = {number: seen.watermark for number, seen in fit.items()}
+            first = first_near(self._order(), watermarks, self.settings.number("source.offset_lag_threshold"))
+            if first is None or self._tried(first, fit, reasons, lambda seen: _check_same(seen, prepared, frontiers, self.alive)):
+                return first
+
+    def _tried(self, number: int, fit: dict[int, Look], reasons: dict[int, ReoError], check: Callable[[Look], None]) -> bool:
+        try:
+            check(fit[number])
+        except ReoError as reason:
+            del fit[number]
+            reasons[number] = reason
+            return False
+        return True
+
+    def _order(self) -> list[int]:
+        begin = self.initial if self.current is None else self.current
+        return [(begin + step) % len(self.settings.sources) for step in range(len(self.settings.sources))]
+
+    def _take(self, number: int) -> None:
+        """Note it; SourceRefused when it is one change too many."""
+        SOURCE_CONNECTIONS.labels(self._name(number)).inc()
+        if self.current is not None and number != self.current:
+            most = self.settings.number("source.max_failovers")
+            if 0 <= most <= self.failovers:
+                raise SourceRefused(f"{self._name(self.current)} can not be copied from, and source.max_failovers={most} does not allow to go on "
+                                    f"with {self._name(number)}")
+            self.failovers += 1
+            SOURCE_SWITCHES.labels(self._name(number)).inc()
+            log.warning("failover number %d: from %s to %s", self.failovers, self._name(self.current), self._name(number))
+        self.current = number
+
+    def _say(self, number: int, reason: ReoError) -> None:
+        if number in self.refused:
+            SOURCE_REFUSED.labels(self._name(number)).inc()
+            log.error("source candidate %s is refused: %s", self._name(number), reason)
+        else:
+            log.warning("source candidate %s can not be copied from now: %s", self._name(number), reason)
+
+    def _name(self, number: int) -> str:
+        return self.settings.sources[number].bootstrap_servers
+
+
+def first_near(order: list[int], watermarks: Mapping[int, int], threshold: int) -> int | None:
+    """The first in order that is not more than `threshold` behind the furthest; None when there is none at all."""
+    furthest = max(watermarks.values(), default=0)
+    return next((number for number in order if number in watermarks and furthest - watermarks[number] <= threshold), None)
+
+
+def _only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
+    """Single mode: this one or a Stop. Its identity comes first: the offsets of another topic are of no interest."""
+    for route, _, frontier in same.of_routes(prepared, frontiers):
+        topics.check_identity(frontier.source_identity, prepared[route])
+    seen = candidates.look(settings, prepared)
+    if isinstance(seen, ReoError):
+        raise seen
+    for _, place, frontier in same.of_routes(seen.sources, frontiers):
+        _check_beginning(seen, place, frontier)
+        if seen.ends[place] <= frontier.rule.frontier:
+            raise SourceTruncated(
+                f"{place} ends at offset {seen.ends[place]}, but records up to {frontier.rule.frontier} were copied: the source lost its newest records. "
+                "The copy has records that the source no longer has; copy to a new destination.topic")
+    return seen
+
+
+def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
+    wanted, begin = frontier.rule.frontier + 1, seen.beginnings[place]
+    if begin > wanted:
+        raise SourceTruncated(
+            f"{place} begins at offset {begin} now, but the copy stands at {wanted}: {begin - wanted} "
+            "offsets were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
+            "to have an exact copy of what is left, copy to a new destination.topic")
+
+
+def _check_offsets(seen: Look, frontiers: Frontiers) -> None:
+    """Conditions 1 and 2 of a candidate that answers."""
+    for _, place, frontier in same.of_routes(seen.sources, frontiers):
+        if place not in seen.ends:
+            raise Behind(f"{place} does not exist there")
+        _check_beginning(seen, place, frontier)
+        if seen.ends[place] <= frontier.rule.frontier:
+            raise Behind(f"{place} ends there at offset {seen.ends[place]}, and records up to {frontier.rule.frontier} were copied: "
+                         "it is behind, was truncated, or was made again")
+
+
+def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, alive: Callable[[], None]) -> None:
+    """Conditions 4 and 5."""
+    if seen.sources != prepared:
+        permissions.check(seen.settings, "run replicator")
+        topics.prepare(seen.settings)
+    compared = same.check(seen, frontiers, alive)
+    log.info("source candidate %s has the copy's last records (%d compared)", seen.settings.source.bootstrap_servers, compared)

@@ -1,0 +1,93 @@
+"""The health of all candidates while a run lives: who answers, and who is how far (`source.mode=failover`).
+
+Every `source.healthcheck_interval_ms` all are asked at once for the ends of their partitions, and nobody waits for the answers: they are looked at
+when all are there or have timed out. The candidate that is copied from is lost when it did not answer and another did; it lags when
+another is further by more than `source.offset_lag_threshold`. Those that were refused when it was chosen count for neither. Either verdict only
+ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at most once in
+`source.backoff_max_ms`: candidates that overtake one another, or one that is further and can not be copied from, do not end run after run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from common.candidates import request_timeout_s
+from common.kafka_clients import admin
+from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
+from common.positions import answered
+from common.routes import Place
+from common.settings import Settings
+from replicator.choice import Choice
+from replicator.run import Event
+
+log = logging.getLogger(__name__)
+Answers = Mapping[TopicPartition, Future[Any]]
+
+
+class Health:
+    """Asks; with one source it does nothing."""
+
+    def __init__(self, settings: Settings, choice: Choice) -> None:
+        self.settings = settings
+        self.choice = choice
+        several = len(settings.sources) > 1
+        self.clients = [admin(cluster, settings) for cluster in settings.sources] if several else []
+        self.interval_s = settings.number("source.healthcheck_interval_ms") / 1000
+        self.due = self.lagging_due = 0.0
+        self.asked: list[Answers] = []
+
+    def verdict(self, places: Collection[Place]) -> Event | None:
+        """`lost` or `lagging` when a round of answers says so; asks the next round when it is due."""
+        if self.asked and all(future.done() for answers in self.asked for future in answers.values()):
+            round_, self.asked = self.asked, []
+            return self.judge({number: self._watermark(number, answers) for number, answers in enumerate(round_)})
+        if self.clients and not self.asked and time.monotonic() >= self.due:
+            self.due = time.monotonic() + self.interval_s
+            wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+            self.asked = [client.list_offsets(wanted, request_timeout=request_timeout_s(self.settings)) for client in self.clients]
+        return None
+
+    def _watermark(self, number: int, answers: Answers) -> int | None:
+        name = self.settings.sources[number].bootstrap_servers
+        try:
+            found = sum(answered(future.result()) for future in answers.values())
+        except KafkaException as failed:
+            SOURCE_ERRORS.labels(name, failed.args[0].name()).inc()
+            return None
+        SOURCE_HIGH_WATERMARK.labels(name).set(found)
+        return found
+
+    def judge(self, watermarks: Mapping[int, int | None]) -> Event | None:
+        """One round's verdict on the candidate that is copied from."""
+        current = self.choice.current
+        assert current is not None
+        event = judged({number: mark for number, mark in watermarks.items() if number == current or number not in self.choice.refused}, current,
+                       self.settings.number("source.offset_lag_threshold"))
+        names = [cluster.bootstrap_servers for cluster in self.settings.sources]
+        if event == "lost":
+            log.warning("source candidate %s does not answer", names[current])
+        elif event == "lagging":
+            if time.monotonic() < self.lagging_due:
+                return None
+            self.lagging_due = time.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
+            SOURCE_LAGGED.labels(names[current]).inc()
+            log.warning("source candidate %s is behind: %s", names[current], {names[number]: mark for number, mark in watermarks.items()})
+        return event
+
+
+def judged(watermarks: Mapping[int, int | None], current: int, threshold: int) -> Event | None:
+    """The verdict on the candidate that is copied from; None stands for one that did not answer."""
+    others = [mark for number, mark in watermarks.items() if number != current and mark is not None]
+    mine = watermarks[current]
+    if not others:
+        return None
+    if mine is None:
+        return "lost"
+    return "lagging" if max(others) - mine > threshold else None

@@ -1,0 +1,136 @@
+"""Choosing among identical upstreams, without clusters: who is near enough, who is lost, and whether two ends of a partition are the same."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import SettingsInvalid, SourceRefused
+from common.routes import Place
+from common.settings import load
+from replicator.choice import Choice, first_near
+from replicator.health import Health, judged
+from replicator.same import Placed, held
+
+PLACE = Place("t", 0)
+GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "d:1", "REO_SOURCE_MODE": "failover"}
+
+
+@pytest.mark.parametrize(("watermarks", "order", "expected"), [
+    ({0: 100, 1: 100}, [0, 1, 2], 0),
+    ({0: 90, 1: 100}, [0, 1, 2], 0),
+    ({0: 89, 1: 100}, [0, 1, 2], 1),
+    ({1: 89, 2: 100}, [0, 1, 2], 2),
+    ({0: 100, 2: 100}, [1, 2, 0], 2),
+    ({}, [0, 1, 2], None),
+])
+def test_the_first_that_does_not_lag_is_taken(watermarks: dict[int, int], order: list[int], expected: int | None) -> None:
+    """In order, and never one that is further behind than the threshold, of 10 here; only the current one is preferred to others."""
+    assert first_near(order, watermarks, 10) == expected
+
+
+@given(st.dictionaries(st.integers(0, 5), st.integers(0, 50), min_size=1), st.permutations(range(6)), st.integers(0, 20))
+def test_there_always_is_one_that_does_not_lag(watermarks: dict[int, int], order: list[int], threshold: int) -> None:
+    """The furthest is behind nobody: with candidates there is a choice, and it is near the furthest."""
+    chosen = first_near(order, watermarks, threshold)
+    assert chosen is not None
+    assert max(watermarks.values()) - watermarks[chosen] <= threshold
+
+
+@pytest.mark.parametrize(("watermarks", "expected"), [
+    ({0: 100, 1: 100}, None),
+    ({0: 100, 1: 110}, None),
+    ({0: 100, 1: 111}, "lagging"),
+    ({0: 111, 1: 100}, None),
+    ({0: 100, 1: None}, None),
+    ({0: None, 1: 100}, "lost"),
+    ({0: None, 1: None}, None),
+    ({0: None}, None),
+])
+def test_a_run_is_ended_only_when_another_candidate_answers(watermarks: dict[int, int | None], expected: str | None) -> None:
+    """Where nobody answers the run goes on and waits, as with one cluster."""
+    assert judged(watermarks, 0, 10) == expected
+
+
+def test_lag_ends_a_run_at_most_once_in_the_longest_wait() -> None:
+    """Candidates that overtake one another do not end run after run; one that is lost is another matter. What was refused is no measure."""
+    settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
+    choice = Choice(settings, random.Random(1), lambda: None)
+    choice.current = 0
+    health = Health(settings, choice)
+    assert health.judge({0: 0, 1: 5000}) == "lagging"
+    assert health.judge({0: 0, 1: 5000}) is None
+    assert health.judge({0: None, 1: 5000}) == "lost"
+    time.sleep(0.4)
+    assert health.judge({0: 0, 1: 5000}) == "lagging"
+    choice.refused = {1}
+    time.sleep(0.4)
+    assert health.judge({0: 0, 1: 5000}) is None
+    assert health.judge({0: None, 1: 5000}) is None
+
+
+def placed(*offsets: int) -> list[Placed]:
+    """Records whose content is their offset."""
+    return [Placed(offset, (b"%d" % offset, b"", [], offset)) for offset in offsets]
+
+
+def moved(records: list[Placed], by: int) -> list[Placed]:
+    """The same records at other offsets."""
+    return [Placed(record.offset + by, record.content) for record in records]
+
+
+def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
+    """Offsets at the destination are others, the stretches may be of different length, and gaps are legal on either side."""
+    assert held(PLACE, moved(placed(3, 5, 6, 9), 100), placed(5, 6, 9), 9) == 3
+    assert held(PLACE, placed(9), placed(3, 5, 6, 9), 9) == 1
+
+
+@pytest.mark.parametrize(("there", "why"), [
+    ([], "no record at offset 9"),
+    (placed(3, 5, 6), "no record at offset 9"),
+    (placed(5, 6, 9, 10), "no record at offset 9"),
+    (moved(placed(3, 5, 6, 9), -1), "no record at offset 9"),
+    (placed(3, 5, 7, 9), "at offset 7 is not the one that was copied"),
+    (placed(4, 5, 6, 9), "at offset 4 is not the one that was copied"),
+    (placed(3, 6, 9), "at offset 3 is not the one that was copied"),
+    ([*placed(3, 5, 6), Placed(9, (b"9", b"", [("h", b"")], 9))], "at offset 9 is not the one that was copied"),
+    ([*placed(3, 5, 6), Placed(9, (b"9", b"", [], 8))], "at offset 9 is not the one that was copied"),
+])
+def test_a_difference_is_refused(there: list[Placed], why: str) -> None:
+    """Another record, a missing one, the right ones at other offsets, other headers, another timestamp."""
+    with pytest.raises(SourceRefused, match=why):
+        held(PLACE, placed(3, 5, 6, 9), there, 9)
+
+
+def test_candidates_are_separated_by_semicolons() -> None:
+    """Commas are between the brokers of one; each candidate by itself has the other settings of the source."""
+    settings = load(GOOD)
+    assert [cluster.bootstrap_servers for cluster in settings.sources] == ["a:1,b:1", "c:1"]
+    assert settings.source is settings.sources[0]
+    other = settings.on(settings.sources[1])
+    assert [cluster.bootstrap_servers for cluster in other.sources] == ["c:1"]
+    assert other.values == settings.values | {"source.bootstrap_servers": "c:1"}
+    assert load(settings.as_environment()).values == settings.values
+
+
+@pytest.mark.parametrize(("changes", "part"), [
+    ({"REO_SOURCE_MODE": "single"}, "names 2 clusters, and source.mode is single"),
+    ({"REO_SOURCE_MODE": "both"}, "one of single, failover is expected"),
+    ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;;b:1"}, "is empty or named twice"),
+    ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;a:1"}, "is empty or named twice"),
+    ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;"}, "is empty or named twice"),
+    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "^orders-.*", "REO_APPLICATION": "a"}, "copies topics that are named"),
+    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "orders,more=copy:3", "REO_APPLICATION": "a"}, "copies topics that are named"),
+    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "orders=all,more=all", "REO_APPLICATION": "a"}, "copies topics that are named"),
+    ({"REO_DEDUPLICATOR_WITHOUT_FRONTIER": "append"}, "have to be the only ones"),
+    ({"REO_SOURCE_BACKOFF_MIN_MS": "20000"}, "source.backoff_min_ms is more than source.backoff_max_ms"),
+])
+def test_candidates_that_make_no_sense_are_refused(changes: dict[str, str], part: str) -> None:
+    """Before any client is made."""
+    with pytest.raises(SettingsInvalid) as wrong:
+        load(GOOD | changes)
+    assert part in str(wrong.value)

@@ -1,0 +1,291 @@
+"""Identical upstreams: three real brokers that are fed alike, and a copy that goes on when the one it is made from is lost or falls behind.
+
+A broker that a test harmed is well again at its end. Each test has a topic of its own; what the candidates have is compared with the copy by the judge.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from common import positions, topics
+from common.errors import ClusterUnreachable, SourceRecreated
+from common.kafka_clients import admin
+from common.routes import Place
+from common.settings import load
+from reo.demo.broker import Broker
+from replicator.run import Plan
+from replicator.stage import Stage
+from replicator.watch import Watch
+from tests.conftest import Start
+from tests.judge import Record, verdict
+from tests.kafka import COPY_S, ROOT, Cluster, Clusters, plain, send, spread, until
+from tests.service import Service
+
+PARTITIONS = 2
+FAILOVER_S = 60
+QUICK = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1500", "source_backoff_min_ms": "200",
+         "replicator_drain_s": "2"}
+Candidates = tuple[Cluster, ...]
+
+
+@pytest.fixture(scope="module")
+def candidates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Candidates]:
+    """Three single-node clusters."""
+    folder = tmp_path_factory.mktemp("candidates")
+    brokers = [Broker(folder / f"candidate-{number}", ROOT / "jars" / "broker", 384) for number in range(3)]
+    try:
+        for broker in brokers:
+            broker.start()
+        yield tuple(Cluster(broker.wait()) for broker in brokers)
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+@pytest.fixture(autouse=True)
+def well(candidates: Candidates) -> Iterator[None]:
+    """Every candidate answers at the end of a test."""
+    yield
+    for candidate in candidates:
+        assert candidate.broker.process
+        candidate.broker.process.send_signal(signal.SIGCONT)
+    dead = [candidate.broker for candidate in candidates if not candidate.broker.running]
+    for broker in dead:
+        broker.start()
+    for broker in dead:
+        broker.wait()
+
+
+def feed(to: Iterable[Cluster], topic: str, numbers: range) -> None:
+    """The same records, in the same order, to each."""
+    for candidate in to:
+        candidate.write(topic, spread(numbers, PARTITIONS))
+
+
+def made(candidates: Candidates, topic: str, records: int = 1000) -> None:
+    """The topic at every candidate, with the same records: plain ones, then a transaction that was aborted and one that was committed."""
+    for candidate in candidates:
+        candidate.create(topic, PARTITIONS)
+        producer = candidate.producer(transactional_id=topic)
+        producer.init_transactions(30)
+        for commit in (False, True):
+            producer.begin_transaction()
+            send(producer, topic, spread(range(10**6, 10**6 + 10), PARTITIONS))
+            assert producer.flush(30) == 0
+            (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    feed(candidates, topic, range(records))
+
+
+def addresses(candidates: Iterable[Cluster]) -> str:
+    """For `source.bootstrap_servers`."""
+    return ";".join(candidate.address for candidate in candidates)
+
+
+def exact(source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S) -> None:
+    """Wait until the copy has what this candidate has, which is so many plain records and 10 of a transaction."""
+    Clusters(source, destination).copied(topic, records + 10, timeout_s)
+
+
+def kill(candidate: Cluster) -> None:
+    """SIGKILL."""
+    assert candidate.broker.running
+    candidate.broker.kill()
+
+
+def stand_still(candidate: Cluster) -> None:
+    """SIGSTOP: connections stay, nothing answers."""
+    assert candidate.broker.process
+    candidate.broker.process.send_signal(signal.SIGSTOP)
+
+
+def switches(service: Service, to: Cluster) -> float:
+    """How often the service says that it went over to this candidate."""
+    return service.metric("reo_source_switches_total", candidate=to.address)
+
+
+@pytest.mark.parametrize("harm", [kill, stand_still])
+def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates: Candidates, topic: str, start: Start, harm: object) -> None:
+    """Killed, or standing still, with records unread: the copy goes on from the next one, then from the one after it, and is exact."""
+    one, two, three = candidates
+    made(candidates, topic)
+    service = start(topic, source_bootstrap_servers=addresses(candidates), **QUICK)
+    exact(one, clusters.destination, topic, 1000, COPY_S)
+    jvm = service.pid_of("jvm")
+    harm(one)  # type: ignore[operator]
+    feed((two, three), topic, range(1000, 2000))
+    exact(two, clusters.destination, topic, 2000)
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
+    assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") == 1, service.tail()
+    assert service.metric("reo_source_errors_total", candidate=one.address) > 0
+    harm(two)  # type: ignore[operator]
+    feed((three,), topic, range(2000, 3000))
+    exact(three, clusters.destination, topic, 3000)
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.tail()
+    assert service.metric("reo_source_connections_total", candidate=three.address) == 1
+    assert service.pid_of("jvm") == jvm, "a failover needs no new JVM"
+    service.stop()
+
+
+def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """One falls behind by more than the threshold, two by less: three is where the copy goes on. When three dies, two is too far behind: it is waited for."""
+    one, two, three = candidates
+    made(candidates, topic)
+    service = start(topic, source_bootstrap_servers=addresses(candidates), source_offset_lag_threshold="500", **QUICK)
+    exact(one, clusters.destination, topic, 1000, COPY_S)
+    feed((three,), topic, range(1000, 2000))
+    exact(three, clusters.destination, topic, 2000)
+    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 1], service.tail()
+    assert service.metric("reo_source_lag_threshold_exceeded_total", candidate=one.address) == 1
+    until(lambda: service.metric("reo_source_high_watermark", candidate=three.address)
+          == service.metric("reo_source_high_watermark", candidate=one.address) + 1000, "the high watermarks are what was fed")
+    before = clusters.destination.written(topic)
+    kill(three)
+    service.says("behind, was truncated, or was made again")
+    until(lambda: service.metric("reo_source_unhealthy_total") > 1, "all are looked at again and again", FAILOVER_S)
+    assert clusters.destination.written(topic) == before
+    feed((two,), topic, range(1000, 2500))
+    exact(two, clusters.destination, topic, 2500)
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.tail()
+    service.stop()
+
+
+def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """Two has one other record below the frontier, and is further ahead; three lost what is not copied yet. Neither is taken, and each is told why.
+
+    With nobody else left the service waits for the one that is away; when that was made again, with other records, it ends with a named error.
+    """
+    one, two, three = candidates
+    made(candidates, topic, 0)
+    feed((one, three), topic, range(1000))
+    two.write(topic, [(number % PARTITIONS, plain(number if number != 501 else 9999)) for number in range(1000)])
+    service = start(topic, source_bootstrap_servers=addresses(candidates), **QUICK)
+    exact(one, clusters.destination, topic, 1000, COPY_S)
+    feed((two,), topic, range(1000, 4000))
+    service.says(f"source candidate {two.address} is refused: the record of {topic}-1 at offset")
+    feed((one, three), topic, range(1000, 2000))
+    exact(one, clusters.destination, topic, 2000)
+    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 0], service.tail()
+    feed((three,), topic, range(2000, 3000))
+    gone = [TopicPartition(topic, partition, end) for partition, end in three.ends(topic).items()]
+    for future in three.admin.delete_records(gone).values():
+        future.result()
+    kill(one)
+    service.says(f"source candidate {three.address} is refused: {topic}-0 begins at offset")
+    assert service.metric("reo_source_refused_total", candidate=two.address) > 0
+    before = clusters.destination.read(topic)
+    one.broker.start().wait()
+    one.delete(topic)
+    one.create(topic, PARTITIONS)
+    feed((one,), topic, range(5000, 9000))
+    assert service.ends() == 34, service.tail()
+    assert any("SourceRefused: every candidate" in line and one.address in line and two.address in line and three.address in line for line in service.errors)
+    assert clusters.destination.read(topic) == before
+
+
+def test_a_candidate_that_was_made_again_is_left(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """The topic is deleted and made again, longer, under a running query: nothing of the new one is copied, the next candidate is gone on with.
+
+    One failover was allowed: when that candidate goes too, the service ends and says so.
+    """
+    one, two, three = candidates
+    made(candidates, topic)
+    service = start(topic, source_bootstrap_servers=addresses(candidates), source_max_failovers="1", **QUICK)
+    exact(one, clusters.destination, topic, 1000, COPY_S)
+    one.delete(topic)
+    one.create(topic, PARTITIONS)
+    feed((one,), topic, range(10_000, 13_000))
+    feed((two, three), topic, range(1000, 2000))
+    exact(two, clusters.destination, topic, 2000)
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
+    before = clusters.destination.read(topic)
+    kill(two)
+    feed((three,), topic, range(2000, 2100))
+    assert service.ends() == 34, service.tail()
+    assert any("source.max_failovers=1" in line for line in service.errors), service.tail()
+    assert clusters.destination.read(topic) == before
+
+
+@pytest.mark.parametrize("mode", ["failover", "single"])
+def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, candidates: Candidates, topic: str, mode: str) -> None:
+    """It ends the run where there may be another candidate, and the service where there is none. (Spark's query may fail before; here there is none.)"""
+    one, two, _ = candidates
+    made((one, two), topic, 0)
+    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": addresses((one, two)) if mode == "failover" else one.address, "REO_SOURCE_TOPIC": topic,
+                     "REO_SOURCE_MODE": mode, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
+    on = settings.on(settings.source)
+    sources = topics.prepare(on)
+    stage = Stage(settings, lambda: False, Future(), PARTITIONS)
+    stage.choice.current = 0
+    identities = {route: source.identity for route, source in sources.items()}
+    watch = Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0)))
+    assert stage._look(watch) is None
+    one.delete(topic)
+    one.create(topic, PARTITIONS)
+    if mode == "failover":
+        assert stage._look(watch) == "lost"
+    else:
+        with pytest.raises(SourceRecreated):
+            stage._look(watch)
+
+
+def test_a_start_needs_only_one_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """The first is dead before the service is started; a later service, that knows only another one, goes on where that one stopped."""
+    one, two, three = candidates
+    made(candidates, topic)
+    kill(one)
+    service = start(topic, "--stop-at-end", source_bootstrap_servers=addresses(candidates), **QUICK)
+    assert service.ends() == 0, service.tail()
+    assert verdict(two.read(topic), clusters.destination.read(topic)) == []
+    feed((three,), topic, range(1000, 1500))
+    again = start(topic, "--stop-at-end", source_bootstrap_servers=three.address, **QUICK)
+    assert again.ends() == 0, again.tail()
+    assert verdict(three.read(topic), clusters.destination.read(topic)) == []
+
+
+def test_other_records_are_a_named_stop_with_one_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """A copy made from one cluster, and then the address of another one that only has the same name, as many offsets, and a last record that is the same."""
+    one, two, _ = candidates
+    made((one, two), topic, 0)
+    feed((one,), topic, range(100))
+    last = spread(range(100), PARTITIONS)[-PARTITIONS:]
+    two.write(topic, [*spread(range(100, 200 - PARTITIONS), PARTITIONS), *last])
+    assert start(topic, "--stop-at-end", source_bootstrap_servers=one.address).ends() == 0
+    before = clusters.destination.read(topic)
+    other = start(topic, "--stop-at-end", source_bootstrap_servers=two.address, **QUICK)
+    assert other.ends() == 34, other.tail()
+    assert any("is not the one that was copied" in line for line in other.errors), other.tail()
+    single = start(topic, "--stop-at-end", source_bootstrap_servers=two.address)
+    assert single.ends() == 21, single.tail()
+    assert clusters.destination.read(topic) == before == one.read(topic)
+
+
+def test_the_destination_is_no_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """The copy itself has the copy's records, of course: it is known by its identity, and the service ends before it copies the copy."""
+    one, _, _ = candidates
+    one.create(topic, PARTITIONS)
+    feed((one,), topic, range(1000))  # without a transaction: the copy has markers, so it is the one that is further
+    service = start(topic, "--stop-at-end", source_bootstrap_servers=addresses((one, clusters.destination)), **QUICK)
+    assert service.ends() == 14, service.tail()
+    assert verdict(one.read(topic), clusters.destination.read(topic)) == []
+
+
+def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic: str) -> None:
+    """A question for offsets that is not answered is ClusterUnreachable: the client hands out a number, which would be taken for a truncated topic."""
+    one, _, _ = candidates
+    one.create(topic, 1)
+    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": one.address, "REO_SOURCE_TOPIC": topic, "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address})
+    client = admin(settings.source, settings)
+    assert positions.ends(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
+    stand_still(one)
+    with pytest.raises(ClusterUnreachable):
+        positions.ends(client, [Place(topic, 0)])
+
+
+def test_what_is_fed_has_its_own_timestamp() -> None:
+    """What makes the candidates alike: a record's timestamp is its own, not the clock's."""
+    assert plain(7) == plain(7) == Record(plain(7).key, plain(7).value, plain(7).headers, 1_700_000_000_007)
