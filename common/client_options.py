@@ -63,6 +63,7 @@ _INTERCEPTOR = Guard("an interceptor can change or hold back records")
 _POSITIONS = Guard("a run begins at the frontier, partition by partition: use source.start for where a copy begins")
 _ONE_TASK = Guard("the sequence numbers need one Spark task for each partition, which reads all of it in order")
 _COMMITTED = Guard("records of aborted transactions would be copied", "read_committed")
+_WHOLE = Guard("damaged records would be copied", "true")
 _ACKS = Guard("with less, an acknowledged record can be lost", "all|-1")
 _IDEMPOTENCE = Guard("without it the producer's own retries write records twice and in another order", "true")
 _IN_FLIGHT = Guard("with more than 5, idempotence does not keep the order", "[1-5]")
@@ -73,6 +74,7 @@ _SPARK_SOURCE = {
     "isolation.level": _COMMITTED,
     "group.id": Guard("Spark's tasks need a group of their own, which must not be the one that holds the frontier"),
     **dict.fromkeys(("auto.offset.reset", "enable.auto.commit", "key.deserializer", "value.deserializer", "interceptor.classes"), _SPARKS),
+    "check.crcs": _WHOLE,
     "failondataloss": Guard("a gap at the source would be passed over in silence", "true"),
     "includeheaders": Guard("the copy would have no headers", "true"),
     **dict.fromkeys(("assign", "subscribe", "subscribepattern"), Guard("the topic and its partitions are given by source.topic and the frontier")),
@@ -117,7 +119,7 @@ _STAGE_TWO_CONSUMER = {
                     Guard("offsets are committed in the transaction with the records, and nowhere else", "false")),
     "enable.partition.eof": Guard("the end of a partition would be taken for a failure", "false"),
     "topic.metadata.refresh.interval.ms": Guard("partitions that are added would be seen late or never", "[1-9][0-9]{0,4}"),
-    "check.crcs": Guard("damaged records would be copied", "true"),
+    "check.crcs": _WHOLE,
 }
 _STAGE_TWO_PRODUCER = {
     **_C_CLIENT,

@@ -27,8 +27,8 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """The lowest three bits of a batch's attributes (Kafka's documentation, "Message Format")."""
 ALLOWED = {**GOOD, "REO_ALLOW_UNSAFE_OPTIONS": "true"}
 MUST_BE_GUARDED = {
-    "source.consumer_options": "bootstrap.servers security.protocol isolation.level group.id auto.offset.reset enable.auto.commit failondataloss minpartitions "
-                               "maxrecordsperpartition startingoffsets assign",
+    "source.consumer_options": "bootstrap.servers security.protocol check.crcs isolation.level group.id auto.offset.reset enable.auto.commit failondataloss "
+                               "minpartitions maxrecordsperpartition startingoffsets assign",
     "intermediate.producer_options": "bootstrap.servers security.protocol acks enable.idempotence max.in.flight.requests.per.connection delivery.timeout.ms "
                                      "transactional.id",
     "intermediate.consumer_options": "bootstrap.servers security.protocol isolation.level group.id group.instance.id auto.offset.reset enable.auto.commit "
