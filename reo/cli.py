@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     config = commands.add_parser("config", help="the settings").add_subparsers(dest="what", required=True, metavar="WHAT")
     show = config.add_parser("show", help="every setting in effect, and where its value comes from; secrets are not shown")
     show.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    relay = config.add_parser("import", help="kaf-relay's configuration as a settings file of reo's, on standard output")
+    relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML; several are merged in order, as it does")
+    relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
     translate = _offsets(commands)
     for command in (run, verify, recover, topics, show, translate):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
@@ -88,6 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from reo.demo import demo
 
         return demo.run(given.seed, given.kills)
+    if given.command == "config" and given.what == "import":
+        from reo import config
+
+        return config.import_relay(given.files, given.with_secrets)
     loaded = _settings(given)
     if isinstance(loaded, int):
         return loaded

@@ -1,18 +1,24 @@
-"""`reo config show`: every setting in effect, and where its value comes from.
+"""`reo config show`: every setting in effect, and where its value comes from. `reo config import`: a settings file from kaf-relay's.
 
 Secrets are never shown, nor is how long they are: only that there is one, and what gave it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from common import client_options
+from common.errors import SettingsInvalid
 from common.settings import Settings
 from common.settings_table import SETTINGS
+from reo import relay_import
+from reo.relay_import import Imported
 
 SECRET = "(secret)"  # noqa: S105  (what is shown instead of one)
 
@@ -27,8 +33,9 @@ class Shown(NamedTuple):
 
 def rows(settings: Settings) -> Iterator[Shown]:
     """All settings in the order of README's table; each raw option is one."""
-    follows = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance,
-               "destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
+    follows = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance}
+    if settings.source_topic:
+        follows |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
     for setting in SETTINGS:
         if setting.kind == "options":
             for option, text in sorted(settings.options(setting.name).items()):
@@ -53,3 +60,61 @@ def show(settings: Settings, as_json: bool) -> int:
         value = str(row.value).lower() if isinstance(row.value, bool) else str(row.value)
         print(f"{row.name.ljust(widths[0])}  {value.ljust(widths[1])}  {row.given_by}".rstrip())
     return 0
+
+
+def import_relay(files: Sequence[str], with_secrets: bool) -> int:
+    """The sub-command: a settings file on standard output; what has no counterpart on standard error, and in the file as comments."""
+    trees = []
+    for file in files:
+        try:
+            trees.append(tomllib.loads(Path(file).read_text()))
+        except (OSError, ValueError) as wrong:  # tomllib's and Unicode's errors are ValueErrors
+            print(f"reo config import: {file}: {wrong}", file=sys.stderr)
+            return SettingsInvalid.exit_code
+    found = relay_import.imported(relay_import.merged(trees), with_secrets)
+    _topics(found)
+    print(as_toml(found))
+    for key, why in found.notes:
+        print(f"reo config import: {key}: {why}", file=sys.stderr)
+    return 0
+
+
+def _topics(found: Imported) -> None:
+    """One topic has settings of its own, and names for all that follows from it; several are rules, under a name that has to be given."""
+    if len(found.topics) == 1 and ":" not in next(iter(found.topics.values())):
+        (source, destination), = found.topics.items()
+        found.values |= {"source.topic": source, "destination.topic": destination}
+    elif found.topics:
+        found.values |= {"application": "kaf-relay"} | {f"topics.{source}": target for source, target in found.topics.items()}
+        found.note("application", "has no default with several topics: the frontiers of all are kept under this name. Choose one before the first start")
+    else:
+        found.note("topics", "nothing is to be copied: kaf-relay was given its topics on the command line, or none")
+
+
+def as_toml(found: Imported) -> str:
+    """The settings file, with the notes as comments above."""
+    tables: dict[str, list[str]] = {}
+    for name, value in found.values.items():
+        table, key = _placed(name)
+        tables.setdefault(table, []).append(f"{_key(key)} = {_value(value)}")
+    lines = [f"# {key}: {why}" for key, why in found.notes]
+    for table in sorted(tables):
+        lines += ["", *([f"[{table}]"] if table else []), *sorted(tables[table])]
+    return "\n".join(lines).lstrip("\n")
+
+
+def _placed(name: str) -> tuple[str, str]:
+    """The table of a dotted name, and the key in it: an option's and a topic's name may have dots too."""
+    for table in (*client_options.GUARDED, "topics"):
+        if name.startswith(f"{table}."):
+            return table, name.removeprefix(f"{table}.")
+    return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _value(key)
+
+
+def _value(value: Any) -> str:
+    """JSON's texts, numbers and booleans are TOML's too."""
+    return orjson.dumps(value).decode().replace("\x7f", "\\u007f")

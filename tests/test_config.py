@@ -39,6 +39,14 @@ def test_every_setting_is_shown_with_what_gave_it(monkeypatch: pytest.MonkeyPatc
     assert {setting.name for setting in SETTINGS if setting.kind != "options"} <= set(found)
 
 
+def test_rules_for_several_topics_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As they were given; the settings of a single topic stay empty."""
+    several = {name: value for name, value in GOOD.items() if name != "REO_SOURCE_TOPIC"} | {"REO_TOPICS": "orders,invoices=copy:1", "REO_APPLICATION": "many"}
+    found = json.loads(shown(monkeypatch, capsys, several, "--json"))
+    assert found["topics"] == {"value": "orders,invoices=copy:1", "given_by": "REO_TOPICS"}
+    assert {found[name]["value"] for name in ("source.topic", "destination.topic", "intermediate.topic")} == {""}
+
+
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
 def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     """Settings and raw options: that there is one and what gave it, not more."""

@@ -1,0 +1,215 @@
+"""`reo config import`: kaf-relay's TOML becomes a settings file of reo's; each key becomes a setting or is named, none is dropped unsaid."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.settings import load
+from reo import cli
+from reo.relay_import import imported, merged, milliseconds
+
+FULL = """
+[app]
+log_level = "warn"
+metrics_server_addr = "127.0.0.1:7081"
+[[topics]]
+orders = "copy"
+[source_pool]
+initial_offset = "end"
+healthcheck_interval = "3s"
+offset_lag_threshold = 1000
+max_retries = -1
+backoff_enable = true
+backoff_min = "2s"
+backoff_max = "1m30s"
+request_timeout = "100ms"
+randomize_initial = true
+[[sources]]
+name = "one"
+servers = ["a:1", "b:2"]
+session_timeout = "6s"
+enable_auth = true
+sasl_mechanism = "SCRAM-SHA-512"
+username = "alice"
+password = "s3cr3t-source"
+max_wait_time = "10ms"
+max_failovers = 5
+enable_tls = false
+client_key_path = ""
+client_cert_path = ""
+ca_cert_path = ""
+enable_log = false
+[[sources]]
+name = "two"
+servers = ["c:3"]
+username = "bob"
+[target]
+name = "three"
+servers = ["d:4"]
+enable_log = true
+enable_auth = true
+sasl_mechanism = "PLAIN"
+username = "carol"
+password = "s3cr3t-target"
+enable_tls = true
+ca_cert_path = "CA"
+client_key_path = ""
+client_cert_path = ""
+enable_idempotency = false
+commit_ack_type = "leader"
+flush_frequency = "20ms"
+session_timeout = "6s"
+max_retries = 3
+flush_batch_size = 1000
+batch_size = 1000
+buffer_size = 100000
+max_message_bytes = 10000000
+compression = "zstd"
+backoff_enable = true
+backoff_min = "2s"
+backoff_max = "10s"
+request_timeout = "100ms"
+[filters.test]
+enabled = true
+path = "test.bin"
+config = "{}"
+"""
+
+
+def tree(text: str = FULL) -> dict[str, Any]:
+    """As the command reads it."""
+    return tomllib.loads(text)
+
+
+KeyPath = tuple[str | int, ...]
+
+
+def keys(content: Any, path: KeyPath = ()) -> set[KeyPath]:
+    """The path of every key with a value."""
+    if isinstance(content, dict):
+        return {found for key, value in content.items() for found in keys(value, (*path, key))}
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        return {found for number, value in enumerate(content) for found in keys(value, (*path, number))}
+    return {path} if content not in ("", []) else set()
+
+
+def pruned(content: Any, path: KeyPath) -> Any:
+    """The tree without one key."""
+    place, *rest = path
+    if isinstance(content, list):
+        return [pruned(value, tuple(rest)) if number == place else value for number, value in enumerate(content)]
+    if not rest:
+        return {key: value for key, value in content.items() if key != place}
+    return {key: pruned(value, tuple(rest)) if key == place else value for key, value in content.items()}
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """What the command prints: the file, and the notes."""
+    assert cli.main(["config", "import", *arguments]) == 0
+    printed = capsys.readouterr()
+    return printed.out, printed.err
+
+
+def test_the_file_that_is_printed_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The settings do what kaf-relay did; the passwords come from elsewhere; every note is a comment in the file and a line for the operator."""
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
+    (tmp_path / "relay.toml").write_text(FULL.replace('"CA"', f'"{tmp_path / "ca.pem"}"'))
+    file, notes = output(capsys, str(tmp_path / "relay.toml"))
+    assert "s3cr3t" not in file + notes
+    (tmp_path / "reo.toml").write_text(file)
+    loaded = load({"REO_SOURCE_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"}, str(tmp_path / "reo.toml"))
+    expected = {
+        "source.bootstrap_servers": "a:1,b:2", "source.topic": "orders", "destination.bootstrap_servers": "d:4", "destination.topic": "copy",
+        "log.level": "WARNING", "log.format": "json",
+        "metrics.address": "127.0.0.1", "metrics.port": 7081, "source.start": "latest",
+        "source.security_protocol": "SASL_PLAINTEXT", "source.sasl_mechanism": "SCRAM-SHA-512", "source.sasl_username": "alice",
+        "source.consumer_options": {"fetch.max.wait.ms": "10"},
+        "destination.security_protocol": "SASL_SSL", "destination.ssl_ca_file": str(tmp_path / "ca.pem"), "producer.linger_ms": 20,
+        "producer.compression_type": "zstd"}
+    assert {name: loaded.values[name] for name in expected} == expected
+    assert [line.removeprefix("reo config import: ") for line in notes.splitlines()] == [line[2:] for line in file.splitlines() if line.startswith("# ")]
+
+
+def test_several_topics_are_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """In kaf-relay's own notation, with names that TOML has to quote; the application that they need is named, and that it was."""
+    (tmp_path / "relay.toml").write_text(
+        '[topics]\norders = "copy:1"\n"Invoices.v1" = "invoices-v1"\n[[sources]]\nservers = ["a:1"]\n[target]\nservers = ["b:1"]\n')
+    file, notes = output(capsys, str(tmp_path / "relay.toml"))
+    (tmp_path / "reo.toml").write_text(file)
+    loaded = load({}, str(tmp_path / "reo.toml"))
+    assert {(route.source_topic, route.destination_topic, route.mapping) for route in loaded.routes()} == {
+        ("orders", "copy", "1"), ("Invoices.v1", "invoices-v1", "same")}
+    assert loaded.application == "kaf-relay"
+    assert "application: has no default with several topics" in notes
+
+
+def test_no_key_is_dropped_unsaid() -> None:
+    """Take any key away: a setting or a note changes. Listed are those that say what is so anyhow, and the inside of what is named as a whole."""
+    same_without: set[KeyPath] = {("sources", 0, "enable_tls"), ("sources", 0, "enable_log"), ("source_pool", "max_retries"), ("source_pool", "backoff_enable"),
+                                  ("filters", "test", "path"), ("filters", "test", "config")}
+    inside = {path for path in keys(tree()) if path[:2] == ("sources", 1)}
+    whole = imported(tree())
+    for path in keys(tree()) - same_without - inside:
+        without = imported(pruned(tree(), path))
+        assert (without.values, without.topics, without.notes) != (whole.values, whole.topics, whole.notes), path
+
+
+@pytest.mark.parametrize(("change", "key", "why"), [
+    ("[app]\nlog_levle = 1", "app.log_levle", "no key of kaf-relay"),
+    ("[extra]\na = 1", "extra", "no key of kaf-relay"),
+    ("app = 5", "app", "a table is expected"),
+    ("sources = 5", "sources[0]", "a table is expected"),
+    ('[topics]\norders = "copy:x"', "topics.orders", "destination:partition is expected"),
+    ('[source_pool]\ninitial_offset = "middle"', "source_pool.initial_offset", "no counterpart"),
+    ('[app]\nlog_level = "loud"', "app.log_level", "no counterpart"),
+    ('[app]\nmetrics_server_addr = "7081"', "app.metrics_server_addr", "host:port or :port"),
+    ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without end"),
+    ("[target]\nenable_idempotency = false", "target.enable_idempotency", "always"),
+    ('[target]\ncommit_ack_type = "tcp"', "target.commit_ack_type", "acks=all"),
+    ('[target]\nusername = "a"', "target.username", "enable_auth is not set"),
+    ('[target]\nflush_frequency = "soon"', "target.flush_frequency", "no counterpart"),
+    ("[filters.a]\nenabled = false", "filters.a", "is not enabled"),
+    ("[filters.a]\nenabled = true", "filters.a", "a plug-in in Go can not be loaded"),
+    ('[[sources]]\n[[sources]]\nservers = ["x:1"]', "sources[1]", "--mode single"),
+    ('[target]\nenable_auth = true\nsasl_mechanism = "GSSAPI"', "target.sasl_mechanism", "one of PLAIN"),
+    ('[target]\nenable_auth = true\npassword = "a"', "target.password", "REO_DESTINATION_SASL_PASSWORD_FILE"),
+])
+def test_what_can_not_be_expressed_is_named(change: str, key: str, why: str) -> None:
+    """The key, and the reason or what to do."""
+    found = dict(imported(tree(change)).notes)
+    assert why in found[key]
+
+
+def test_secrets_are_printed_when_they_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Only then."""
+    (tmp_path / "relay.toml").write_text(FULL)
+    file, notes = output(capsys, str(tmp_path / "relay.toml"), "--with-secrets")
+    assert "s3cr3t-source" in file
+    assert "s3cr3t-target" in file
+    assert "s3cr3t" not in notes
+
+
+def test_several_files_are_merged_as_kaf_relay_does() -> None:
+    """Tables key by key, lists whole; the later file wins."""
+    assert merged([tree("a = 1\n[t]\nx = 1\ny = 1\n[[l]]\nz = 1"), tree("[t]\nx = 2\n[[l]]\nz = 2")]) == tree("a = 1\n[t]\nx = 2\ny = 1\n[[l]]\nz = 2")
+
+
+@pytest.mark.parametrize(("text", "ms"), [("10ms", 10), ("1m30s", 90_000), ("1.5h", 5_400_000), ("2s", 2000), ("500us", 0)])
+def test_durations_are_gos(text: str, ms: int) -> None:
+    """As time.ParseDuration reads them; a number without a unit is none."""
+    assert milliseconds(text) == ms
+    for wrong in ("10", "ms", "1 s", "", 10):
+        with pytest.raises(ValueError, match="a duration like 100ms"):
+            milliseconds(wrong)
+
+
+def test_a_file_that_can_not_be_read_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Missing, or no TOML: exit code 2."""
+    (tmp_path / "broken.toml").write_text("[a")
+    for file in ("broken.toml", "missing.toml"):
+        assert cli.main(["config", "import", str(tmp_path / file)]) == 2
+        assert file in capsys.readouterr().err
