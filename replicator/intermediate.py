@@ -14,9 +14,23 @@ from pyspark.sql.streaming import DataStreamWriter
 from common import client_options
 from common.settings import Settings
 
+BUFFER_MIN, BUFFER_MAX = 8 * 2**20, 64 * 2**20
+COMPRESSED_MAX = 8
+"""How much smaller than itself a record may arrive at the topic, whose limit is on what it stores."""
 
-def options(settings: Settings) -> dict[str, str]:
+
+def buffer_bytes(batch_bytes_max: int) -> int:
+    """The producer's buffer, for topics with this limit on a batch: the largest record has to fit in.
+
+    No larger, because it is full whenever stage one is ahead of the cluster, and for each record in it the client keeps objects that the garbage
+    collector copies again and again: with 64 MB that took a third of stage one's time.
+    """
+    return max(min(max(COMPRESSED_MAX * batch_bytes_max, BUFFER_MIN), BUFFER_MAX), batch_bytes_max + BUFFER_MIN)
+
+
+def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
     """The sink's options."""
+    buffer = str(buffer_bytes(batch_bytes_max))
     return {
         **settings.destination.security.spark(),
         "kafka.bootstrap.servers": settings.destination.bootstrap_servers,
@@ -28,8 +42,8 @@ def options(settings: Settings) -> dict[str, str]:
         "kafka.max.block.ms": "600000",
         "kafka.linger.ms": str(settings.number("producer.linger_ms")),
         "kafka.batch.size": "131072",
-        "kafka.buffer.memory": "67108864",
-        "kafka.max.request.size": "60000000",  # the topic's max.message.bytes decides; one record has to fit into the buffer
+        "kafka.buffer.memory": buffer,
+        "kafka.max.request.size": buffer,  # the topic's max.message.bytes decides
         "kafka.compression.type": settings.text("producer.compression_type"),
         "kafka.reconnect.backoff.max.ms": "1000",
         "includeHeaders": "true",
@@ -37,7 +51,7 @@ def options(settings: Settings) -> dict[str, str]:
     }
 
 
-def writer(wrapped: DataFrame, settings: Settings) -> DataStreamWriter:
+def writer(wrapped: DataFrame, settings: Settings, batch_bytes_max: int) -> DataStreamWriter:
     """The sink, with a checkpoint that is thrown away: a run begins at the frontier, never at Spark's own offsets."""
     checkpoint = tempfile.mkdtemp(prefix="reo-checkpoint-")
-    return wrapped.writeStream.format("kafka").options(**{"checkpointLocation": checkpoint} | options(settings))
+    return wrapped.writeStream.format("kafka").options(**{"checkpointLocation": checkpoint} | options(settings, batch_bytes_max))

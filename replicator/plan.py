@@ -67,7 +67,12 @@ class Planner:
         identities = {
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}
-        return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()})
+        return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
+                    self._batch_bytes_max(frontiers))
+
+    def _batch_bytes_max(self, places: Iterable[Place]) -> int:
+        client, cluster = self.clients.destination_admin, self.settings.destination
+        return max((topics.bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
 
     def _sources(self, on: Settings) -> dict[Route, Topic]:
         """What is to be copied now; waits while patterns fit no topic, unless the end of what is there is asked for."""

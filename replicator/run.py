@@ -67,6 +67,8 @@ class Plan:
     """What the frontiers call them."""
     starts: dict[Place, int]
     """By intermediate partition, the source offset that is written first."""
+    batch_bytes_max: int
+    """The largest max.message.bytes of the intermediate topics."""
 
     def at_source(self) -> dict[Place, Place]:
         """By intermediate partition, the source partition that it holds."""
@@ -79,7 +81,7 @@ def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
     settings, at_source = plan.settings, plan.at_source()
     records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
     wrapped = wrap.wrapped(records, plan.identities, plan.epoch)
-    writer = intermediate.writer(wrapped, settings)
+    writer = intermediate.writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:
@@ -94,6 +96,9 @@ def ended(query: StreamingQuery) -> Event | None:
     failure = query.exception()
     if failure is None:
         return "finished"
+    if "max.request.size" in str(failure):
+        raise RecordRefused("a record is larger than the buffer of stage one's producer: give intermediate.producer_options a buffer.memory and a "
+                            "max.request.size that hold it; the record was not lost, stage one reads it again")
     if "RecordTooLargeException" in str(failure):
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")

@@ -32,7 +32,7 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "includeHeaders": "true",
         "groupIdPrefix": f"{settings.application}-replicator",
         "kafka.fetch.min.bytes": str(settings.number("source.fetch_min_bytes")),
-        "kafka.max.poll.records": "5000",
+        "kafka.max.poll.records": "1000",
         "kafka.max.partition.fetch.bytes": "4194304",
         "kafka.reconnect.backoff.max.ms": "1000",
         # One Spark task per Kafka partition is what the sequence numbers stand on: minPartitions, maxRecordsPerPartition and

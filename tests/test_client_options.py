@@ -98,7 +98,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     kafka_clients.stage_two_consumer(loaded, 0)
     kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}
-            for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded))]
+            for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded, 1_048_588))]
     return dict(zip(GUARDED, [*java, *made], strict=True))
 
 
