@@ -221,7 +221,7 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
         "enable.idempotence": True,
         "acks": "all",
         "message.timeout.ms": timeout_ms,  # not longer than the transaction; what is not delivered by then is aborted and done again
-        "linger.ms": min(settings.number("producer.linger_ms"), 5),
+        "linger.ms": 5,  # the end of a transaction waits for none of it: flush() sends at once
         "batch.num.messages": 100_000,
         "batch.size": max(1, min(1_000_000, batch_bytes_max - BATCH_OVERHEAD_BYTES)),
         "message.max.bytes": 100_000_000,  # the broker's limit decides (RecordRefused), not the client's
