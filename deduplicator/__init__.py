@@ -12,5 +12,6 @@ In the order in which a record passes:
     start.py         a partition's frontier when it is assigned: read, made, or refused
     check.py         the frontier held against what the destination really has
     follow.py        topics that appear later
+    joined.py        a group that does not take the worker in, and nobody says so
     worker.py        the process
 """

@@ -17,6 +17,7 @@ from deduplicator.destination import KafkaDestination
 from deduplicator.follow import Follower
 from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
+from deduplicator.joined import Joined
 from deduplicator.loop import Loop
 from deduplicator.start import Starter
 from deduplicator.transaction import InTurn, TransactionalProducer
@@ -81,6 +82,7 @@ class Worker:
             self.intermediate.follow(self.routes)
         self.follower = Follower(settings, self.routes.values())
         self.shared_out = SharedOut(self.starter, self.intermediate)
+        self.joined = Joined(self.starter.group, self.intermediate)
         self.purge = Purge(self.admin)
 
     def _batch_bytes_max(self, routes: Iterable[Route]) -> int:
@@ -90,6 +92,7 @@ class Worker:
         """What is done once a second, between two rounds."""
         self._take_up(self.follower.new(self.routes.values()))
         self.shared_out.see()
+        self.joined.see()
         next_offsets = {place: state.next_offset for place, state in self.loop.assigned.items()}
         self.intermediate.report_lag(next_offsets)
         self.purge.up_to(next_offsets)

@@ -82,3 +82,11 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     until(lambda: destination.no_transaction_is_open(topic), "it is aborted")
     assert "nothing to recover" in recover(older_destination, topic).stdout
     goes_on(older_destination, topic, start, records, **BRIEF_SESSION)
+
+
+def test_the_new_group_protocol_is_refused(older_destination: Clusters, topic: str, start: Start) -> None:
+    """3.9 has it switched off, of which the client says nothing: the service ends, and names the setting to change."""
+    older_destination.source.create(topic, 1)
+    service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
+    assert service.ends(60) == 2, service.tail()
+    assert "deduplicator.group_protocol=consumer: the destination cluster has not taken this worker" in service.log
