@@ -22,10 +22,11 @@
         ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
         ├── ServiceRuns            29   the group has members, where the service has to be stopped
         ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a difference
-        ├── NotComparable          31   a mapping or a shared destination hides from them what they look for
+        ├── NotComparable          31   a mapping, a shared destination or a filter hides from them what they look for
         ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
         ├── GroupBusy              33   the group has members, where its offsets are to be set
-        └── SourceRefused          34   no candidate of the source may be copied from
+        ├── SourceRefused          34   no candidate of the source may be copied from
+        └── FilterFailed           35   `filter.function` or `filter.sql` can not decide a record
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate`, and nowhere else.
@@ -168,7 +169,7 @@ class CopyDiffers(Stop):
 
 
 class NotComparable(Stop):
-    """A copy with a mapping, or with other sources beside it, was to be held against its source."""
+    """A copy with a mapping, a filter, or with other sources beside it, was to be held against its source."""
 
     exit_code = 31
 
@@ -189,6 +190,12 @@ class SourceRefused(Stop):
     """With `source.mode=failover`: every candidate was refused, each for a reason that is said, or `source.max_failovers` is used up."""
 
     exit_code = 34
+
+
+class FilterFailed(Stop):
+    """A filter can not say whether a record is to be copied."""
+
+    exit_code = 35
 
 
 def stop_codes() -> frozenset[int]:

@@ -76,8 +76,13 @@ def wrong(mapping: str) -> Iterator[str]:
     if not FUNCTION.fullmatch(mapping):
         yield f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is expected"
         return
+    yield from (f"the mapping {mapping} can not be used: {reason}" for reason in uncallable(mapping))
+
+
+def uncallable(text: str) -> Iterator[str]:
+    """Why the function of `module:function` can not be called, in words."""
     try:
-        if not callable(function(mapping)):
-            yield f"the mapping {mapping} can not be used: it can not be called"
+        if not callable(function(text)):
+            yield "it can not be called"
     except ValueError as reason:
-        yield f"the mapping {mapping} can not be used: {reason}"
+        yield str(reason)

@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 PLACE = ("topic", "partition")
 RECORDS_IN = Counter("reo_records_in", "Records read. Stage one: source offsets passed, markers and aborted records included.", ("stage", *PLACE))
 RECORDS_OUT = Counter("reo_records_out", "Records written. Stage two: in committed transactions.", ("stage", *PLACE))
-DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not accept.", ("reason", *PLACE))
+DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not write to the destination topic.", ("reason", *PLACE))
 TRANSACTIONS = Counter("reo_transactions", "Transactions of stage two by outcome: committed, aborted, unknown.", ("outcome",))
 TRANSACTION_SECONDS = Histogram("reo_transaction_seconds", "From begin to commit.", buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20))
 TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PLACE)
@@ -37,7 +37,7 @@ PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were
 HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last went round its loop.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 READY = Gauge("reo_ready", "1 when a process does its work.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 
-DROP_REASONS = ("duplicate", "stale", "hole")
+DROP_REASONS = ("duplicate", "stale", "hole", "filtered", "parked")
 
 
 class Pulse:

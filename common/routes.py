@@ -42,6 +42,11 @@ class Route:
         """Whether a destination partition holds what its source partition holds, and nothing else: only then can the two be compared."""
         return self.mapping == SAME and not self.shared
 
+    @property
+    def parked_topic(self) -> str:
+        """Where records go that `filter.function` fails on, with `filter.on_error=park`; it has one partition."""
+        return f"{self.destination_topic}-parked"
+
     def source(self, partition: int) -> Place:
         """The place at the source."""
         return Place(self.source_topic, partition)

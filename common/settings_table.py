@@ -106,6 +106,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(SWITCH, "flag", False, "Pass raw options through that an exact copy does not survive. Every process then says so in its log."),
     Setting("topics", "text", "", "Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many topics](#many-topics); in a settings file the "
             "table `[topics]`, on the command line `--topic`. Instead of the three settings that name topics; `application` has no default then."),
+    Setting("filter.sql", "text", "", "Only records for which this condition is true are copied: Spark's SQL over `key`, `value`, `headers`, `timestamp`, "
+            "`partition`, `offset` and `topic`, applied in stage one, see [Filters](#filters)."),
+    Setting("filter.function", "text", "", "Only records for which this Python function returns True are copied: `module:function`, called in stage two."),
+    Setting("filter.on_error", "text", "stop", "A record on which `filter.function` fails: `stop`, or `park` it on the topic `<destination topic>-parked`.",
+            choices=("stop", "park")),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
             ("STREAMS_REPLICATION_FACTOR",), least=-1, most=32767),
     Setting("producer.linger_ms", "integer", 0, "How long stage one's batches wait for more records; under load they are full without it. kafka-reo: 10.",

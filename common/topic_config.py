@@ -57,6 +57,11 @@ def for_intermediate(source: Entries) -> dict[str, str]:
             "message.timestamp.type": "LogAppendTime"}
 
 
+def for_parked(source: Entries) -> dict[str, str]:
+    """What a topic for parked records is made with: they wait for a person, however old they are."""
+    return for_intermediate(source) | TIMESTAMPS
+
+
 def for_copy(source: Entries, known: Entries) -> dict[str, str]:
     """What a destination topic is made with."""
     left_out = refused(source, known)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from common import mapping, topic_config
-from common.errors import ClusterUnreachable, Cycle, SourceRecreated, TopicMissing, TopicsUnfit
+from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
 from common.routes import SAME, Place, Route
@@ -96,12 +96,19 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     copied = sources(settings, source_admin, timeout_s)
     names = {name for route in copied for name in (route.intermediate_topic, route.destination_topic)}
-    existing = look_up(settings.destination, destination_admin, names, timeout_s)
+    parked = {route.parked_topic: source for route, source in copied.items() if settings.text("filter.on_error") == "park"}
+    for name in names & parked.keys():
+        raise SettingsInvalid(f"records are to be parked on {name}, which is a destination or an intermediate topic: rename one")
+    existing = look_up(settings.destination, destination_admin, names | parked.keys(), timeout_s)
     _check_cycles(copied, existing)
     wanted = {name: _partitions_of(name, {route: source for route, source in copied.items() if route.destination_topic == name}, existing)
               for name in dict.fromkeys(route.destination_topic for route in copied)}
     for route, source in copied.items():
         _make_both(settings, source_admin, destination_admin, route, source, existing, wanted[route.destination_topic])
+    for name, source in parked.items():
+        there = all_config(source_admin, settings.source, source.name)
+        make(destination_admin, settings.destination, existing.get(name), NewTopic(
+            name, 1, settings.number("topics.replication_factor"), config=topic_config.for_parked(there)))
     return copied
 
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from confluent_kafka import TopicPartition
 
@@ -32,11 +33,13 @@ from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
 from deduplicator.rule import decide
+from deduplicator.sieve import Sieve, Sifted
 from deduplicator.start import Assigned, Starter
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Batch, Record, by_partition
 
 log = logging.getLogger(__name__)
+Sift = Callable[[list[Record], list[int]], Sifted]
 
 
 @dataclass(slots=True)
@@ -51,20 +54,28 @@ class Work:
     """The accepted ones, unwrapped."""
     source_offsets: list[int] = field(default_factory=list)
     """Theirs."""
+    parked: list[Record] = field(default_factory=list)
+    """Accepted ones that go to the parked topic instead."""
     consumed: int = 0
     duplicates: int = 0
     stale: int = 0
     holes: int = 0
+    filtered: int = 0
 
-    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None) -> None:
-        """Decide a batch; SourceRecreated before anything of another topic's records is taken."""
+    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> None:
+        """Decide a batch; SourceRecreated before anything of another topic's records is taken. What the filter leaves out is accepted, and not written."""
         decision = decide(self.rule, batch.origins)
         accepted = [batch.origins[position] for position in decision.accepted]
         for origin in accepted:
             if origin.source_identity != source_identity:
                 raise _recreated(origin.source_identity, source_identity)
-        self.records += batch.records(decision.accepted, zero_timestamp_ms)
-        self.source_offsets += [origin.source_offset for origin in accepted]
+        records, source_offsets = batch.records(decision.accepted, zero_timestamp_ms), [origin.source_offset for origin in accepted]
+        if sift is not None:
+            records, source_offsets, parked = sift(records, source_offsets)
+            self.parked += parked
+            self.filtered += len(accepted) - len(records) - len(parked)
+        self.records += records
+        self.source_offsets += source_offsets
         self.rule, self.next_offset = decision.state, batch.next_offset
         self.consumed += len(batch.messages)
         self.duplicates += decision.duplicates
@@ -86,6 +97,7 @@ class Loop:
         self.intermediate: Intermediate
         self.records_max = settings.number("deduplicator.transaction_records")
         self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
+        self.sieve = Sieve(settings.text("filter.function"), settings.text("filter.on_error") == "park") if settings.text("filter.function") else None
 
     def round(self) -> None:
         """Steps 1 to 6, or the way back after a failure."""
@@ -109,7 +121,8 @@ class Loop:
             state = self.assigned.get(place)
             if state is not None:
                 work = self.work.setdefault(place, Work(state.frontier.rule))
-                work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms)
+                sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
+                work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
 
     def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
@@ -178,6 +191,8 @@ class Loop:
         for there, run in state.spread(records) if state.spread else [(output, records)]:
             if run:
                 self.destination.write(there, run)
+        if work.parked:
+            self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked)
         return len(records)
 
     def _moved(self, place: Place, work: Work) -> Assigned:
@@ -201,7 +216,8 @@ class Loop:
         destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
         RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
         RECORDS_OUT.labels("deduplicator", *destination).inc(written)
-        for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes)):
+        for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
+                               ("parked", len(work.parked))):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
 
@@ -218,6 +234,8 @@ def _recreated(found: str, copied: str) -> SourceRecreated:
 
 def _largest(works: Mapping[Place, Work]) -> str:
     """Which record of a refused transaction it most probably was."""
-    size, partition, source_offset = max((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
-                                         for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True))
+    size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
+                                          for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))
+    if not size:
+        return "It is one that is parked"
     return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"

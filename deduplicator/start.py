@@ -80,6 +80,7 @@ class Starter:
         self.reader = reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
         self.group = Group(settings, self.admin)
+        self.filters = bool(settings.text("filter.sql") or settings.text("filter.function"))
 
     def start(self, places: Iterable[Place]) -> Start:
         """Frontiers for these partitions of intermediate topics; a Stop when one is refused. Waits while the cluster is silent."""
@@ -191,7 +192,7 @@ class Starter:
                 raise FrontierLost(
                     f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group {self.settings.application} has no frontier for {place}: "
                     "its offsets expired or were deleted, or the topic was filled by something else. "
-                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one else 'Copy'} "
+                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and not self.filters else 'Copy'} "
                     "to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
             counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
                           default=sources[route].partitions)

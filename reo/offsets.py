@@ -49,7 +49,7 @@ class Translation:
         self.applied = False
         self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source, settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source, settings.destination))
-        self.sources, self.hidden = divided(topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
+        self.sources, self.hidden = divided(settings, topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
         names = [route.destination_topic for route in self.sources]
         self.destinations = topics.look_up(settings.destination, self.destination_admin, names, settings.number("connect_timeout_s"))
         for name in names:

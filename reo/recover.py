@@ -164,7 +164,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
     try:
         settings = candidates.answering(settings)
         permissions.check(settings, "recover --apply" if apply else "recover")
-        sources, hidden = divided(topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
+        sources, hidden = divided(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:
             Group(settings, admin(settings.destination, settings)).check_stopped()

@@ -80,7 +80,7 @@ def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None)
     """Compare all partitions of the routes that are one to one, one after the other. TopicMissing and the like when they can not be read."""
     settings = candidates.answering(settings)
     timeout_s = settings.number("connect_timeout_s")
-    sources, _ = divided(topics.sources(settings, admin(settings.source, settings), timeout_s))
+    sources, _ = divided(settings, topics.sources(settings, admin(settings.source, settings), timeout_s))
     names = {route.destination_topic for route in sources}
     destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, timeout_s)
     for route, source in sources.items():
@@ -106,7 +106,7 @@ def command(settings: Settings) -> int:
         settings = candidates.answering(settings)
         permissions.check(settings, "verify")
         client = admin(settings.source, settings)
-        sources, hidden = divided(topics.sources(settings, client, settings.number("connect_timeout_s")))
+        sources, hidden = divided(settings, topics.sources(settings, client, settings.number("connect_timeout_s")))
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
         beginnings = positions.beginnings(client, places)
         total = sum(end - beginnings[place] for place, end in positions.ends(client, places).items())

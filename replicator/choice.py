@@ -141,9 +141,10 @@ def _only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
 def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
     wanted, begin = frontier.rule.frontier + 1, seen.beginnings[place]
     if begin > wanted:
+        nobody_knows = ", and nothing tells whether filter.sql would have let them pass" if seen.settings.text("filter.sql") else ""
         raise SourceTruncated(
             f"{place} begins at offset {begin} now, but the copy stands at {wanted}: {begin - wanted} "
-            "offsets were deleted at the source before they were copied (retention, or kafka-delete-records). What is gone can not be copied; "
+            f"offsets were deleted at the source before they were copied (retention, or kafka-delete-records){nobody_knows}. What is gone can not be copied; "
             "to have an exact copy of what is left, copy to a new destination.topic")
 
 

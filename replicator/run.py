@@ -17,14 +17,16 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from common.errors import RecordRefused, SettingsInvalid, StageFailed
+from common.errors import FilterFailed, RecordRefused, SettingsInvalid, StageFailed
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
+from replicator.condition import filtered
 
 State = Literal["planned", "running", "drained", "done"]
 Event = Literal["started", "failed", "superseded", "hole", "stalled", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
@@ -80,7 +82,7 @@ def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
     """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
     settings, at_source = plan.settings, plan.at_source()
     records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
-    wrapped = wrap.wrapped(records, plan.identities, plan.epoch)
+    wrapped = wrap.wrapped(filtered(records, settings.text("filter.sql")), plan.identities, plan.epoch)
     writer = intermediate.writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
@@ -105,7 +107,17 @@ def ended(query: StreamingQuery) -> Event | None:
     refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _text(failure))
     if refused:  # the value is not repeated: it may be a secret
         raise SettingsInvalid(f"Kafka's client refuses the value of {refused[1]}: look at source.consumer_options and intermediate.producer_options")
+    undecided = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _text(failure))  # a data exception: the records have nothing else that could raise one
+    if undecided:
+        raise FilterFailed(f"filter.sql can not decide a record: {undecided[0]}. What may fail has to say NULL instead, like try_cast() and try_divide()")
     return "failed"
+
+
+def read_up_to(query: StreamingQuery) -> dict[Place, int]:
+    """By source partition, the offset up to which the batches that are done have read; Spark says it at the end of a batch (StreamingQueryProgress)."""
+    progress = query.lastProgress
+    ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []
+    return {Place(topic, int(partition)): offset for end in ends if end for topic, offsets in end.items() for partition, offset in offsets.items()}
 
 
 def _text(failure: Exception | None) -> str:

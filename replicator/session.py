@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from common import client_options
 from common.errors import StageFailed
 from common.settings import Settings
-from replicator import archive
+from replicator import archive, condition
 
 log = logging.getLogger(__name__)
 LATE_OPTIMISER = ("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000", "-XX:Tier4CompileThreshold=300000",
@@ -140,6 +140,7 @@ def start(settings: Settings, partitions: int) -> SparkSession:
     try:
         spark = builder.getOrCreate()
         _say_unknown_options(spark, settings)
+        condition.check(spark, settings.text("filter.sql"))
     except (PySparkRuntimeError, Py4JError) as failed:
         raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
     return spark

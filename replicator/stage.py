@@ -53,13 +53,17 @@ class Stage:
         self.health = Health(settings, self.choice)
         self.targets: dict[Place, int] = {}
         """By intermediate partition, the source's end when the process began."""
+        self.filters = bool(settings.text("filter.sql"))
+        self.nothing_passes = False
+        """Whether the last run began at the frontier, read to the end, and wrote nothing."""
         self.state: State = "planned"
         self.failures = 0
 
     def work(self) -> None:
         """Runs, one after the other."""
         while self.state != "done":
-            begin = self.settings.stop_at_end or self._session() is not None  # a plan made before the JVM is up would be old when it is used
+            ready = self.settings.stop_at_end and not self.filters  # with a filter the JVM has to say first whether it can be used
+            begin = ready or self._session() is not None  # a plan made before the JVM is up would be old when it is used
             plan = self.planner.plan() if begin else None
             points.at("one: planned")
             if plan is None:
@@ -96,6 +100,7 @@ class Stage:
         points.at("one: run ended")
         self._to(event)
         if event == "finished":
+            self.nothing_passes = self.filters and watch.wrote_nothing()
             self._to(self._drain(watch))
         if event == "failed":
             log.warning("the query failed: %s", run.reason(query.exception()))
@@ -112,6 +117,8 @@ class Stage:
             if ended is not None:
                 return ended
             self.pulse.ready(True)
+            if self.filters:
+                watch.read = run.read_up_to(query)
             event = self._look(watch)
             if event is not None:
                 return event
@@ -157,7 +164,9 @@ class Stage:
         return "stopped"
 
     def _complete(self, plan: Plan) -> bool:
-        """Whether everything that was at the source when the process began is behind the frontier."""
+        """Whether everything that was at the source when the process began is behind the frontier, but for what the filter does not let pass."""
+        if self.nothing_passes:
+            return True
         at_source = plan.at_source()
         if not self.targets:
             ends = positions.ends(self.clients.source_admin, at_source.values(), committed_only=True)

@@ -1,12 +1,13 @@
 """Live positions while a run lives, and the reasons to end it.
 
-Spark reports progress once a batch, which in Real-Time Mode is minutes: nothing here asks Spark. How far stage one is, is the
-origin of the newest record on the intermediate topic; how far stage two is, is the group's frontier. From the two, and from
-the source's own offsets, `verdict` finds what only a new run mends.
+Spark reports progress once a batch, which in Real-Time Mode is minutes: it is asked only with `filter.sql`, since nothing else tells of what
+is left out. How far stage one is, is the origin of the newest record on the intermediate topic; how far stage two is, is the group's frontier.
+From the two, and from the source's own offsets, `verdict` finds what only a new run mends.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -52,17 +53,33 @@ class Watch:
     moved_at: dict[Place, float] = field(init=False)
     hole_since: dict[Place, float] = field(default_factory=dict)
     """Partitions of which stage two has read everything of this run and not accepted the newest record."""
+    filters: bool = field(init=False)
+    patience_s: float = field(init=False)
+    """How long a partition may have visible records and not move."""
     written: dict[Place, int] = field(init=False)
     """The end of the intermediate partition, as last seen; before the run writes, where it begins."""
     nothing_until: dict[Place, int] = field(default_factory=dict)
     """A source offset below which nothing visible is left."""
+    read: dict[Place, int] = field(default_factory=dict)
+    """With a filter: by source partition, how far Spark has read in batches that are done, whatever of it passed."""
+    began: dict[Place, int] = field(init=False)
+    """The ends of the intermediate partitions before the run."""
 
     def __post_init__(self) -> None:
         now = time.monotonic()
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
         self.at_source = self.plan.at_source()
-        self.written = positions.ends(self.clients.destination_admin, self.plan.starts)
+        self.began = positions.ends(self.clients.destination_admin, self.plan.starts)
+        self.written = dict(self.began)
+        self.filters = bool(self.settings.text("filter.sql"))
+        self.patience_s = STALL_S
+        if self.filters:  # nothing tells whether a batch gets on; `availableNow` reads all in one, and fails where it can not read
+            self.patience_s = math.inf if self.settings.stop_at_end else STALL_S + self.settings.number("replicator.batch_s")
+
+    def wrote_nothing(self) -> bool:
+        """Whether the intermediate topics are as they were before the run."""
+        return positions.ends(self.clients.destination_admin, self.plan.starts) == self.began
 
     def sources(self) -> dict[Route, topics.Topic]:
         """What is there to be copied now; TopicMissing, with the topic, when one of this run is gone."""
@@ -92,14 +109,15 @@ class Watch:
             self._note_hole(place, origin, sample, now)
         if any(now - since > HOLE_S for since in self.hole_since.values()):
             return "hole"
-        if any(self._deleted_unread(place, sample) for place in self.plan.starts):  # before `_lag` looks for what is left
+        unread = {place for place in self.plan.starts if self._deleted_unread(place, sample)}  # before `_lag` looks for what is left
+        if unread and not self.filters:
             return "stalled"
         lags = {place: self._lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
             LAG.labels("replicator", *map(str, self.at_source[place])).set(lag)
-            if lag == 0:
+            if lag == 0 and place not in unread:
                 self.moved_at[place] = now
-        if any(now - since > STALL_S for since in self.moved_at.values()):
+        if any(now - since > self.patience_s for since in self.moved_at.values()):
             return "stalled"
         grown = any(route not in self.plan.sources or source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items())
         return "grown" if grown else None
@@ -110,7 +128,8 @@ class Watch:
         RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.written[place]))
         self.written[place] = end
         newest, commit = sample.newest.get(place), sample.commits.get(place)
-        reached = max(newest.source_offset + 1 if newest and newest.epoch == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0)
+        reached = max(newest.source_offset + 1 if newest and newest.epoch == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0,
+                      self.read.get(self.at_source[place], 0))
         if reached > self.positions[place]:
             points.at("one: first written")
             RECORDS_IN.labels("replicator", *map(str, self.at_source[place])).inc(reached - self.positions[place])

@@ -1,0 +1,38 @@
+"""Filters: which records are copied at all. They hold for every topic of the service.
+
+    filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.condition`)
+    filter.function   a Python function `module:function`, called with a `SourceRecord`, that returns a bool; stage two (`deduplicator.sieve`)
+
+A record that stage one leaves out is never sent, and leaves no trace: the frontier stays at the last record that was. One that stage two leaves out is
+behind the frontier, in one transaction with the records around it.
+
+Both have to say the same of the same record whenever they are asked: a record is read again after every restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from common import mapping
+from common.mapping import SourceRecord
+
+Filter = Callable[[SourceRecord], bool]
+
+
+def function(text: str) -> Filter:
+    """The function of `module:function`; ValueError when it can not be had."""
+    return cast(Filter, mapping.function(text))
+
+
+def wrong(sql: str, text: str, on_error: str, failover: bool) -> Iterator[str]:
+    """What makes the filters unusable, in words."""
+    if failover and (sql or text):
+        yield "a filter and source.mode=failover: a candidate is known by the records of the copy, which have to be all that the source has"
+    if not text:
+        if on_error != "stop":
+            yield f"filter.on_error is {on_error!r}, but there is no filter.function that could fail"
+    elif not mapping.FUNCTION.fullmatch(text):
+        yield f"filter.function: module:function is expected, not {text!r}"
+    else:
+        yield from (f"filter.function {text} can not be used: {reason}" for reason in mapping.uncallable(text))

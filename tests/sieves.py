@@ -1,0 +1,39 @@
+"""Filters that the tests name as `tests.sieves:function`; the records are `tests.kafka.plain`."""
+
+from __future__ import annotations
+
+from common.mapping import SourceRecord
+from tests.judge import Record
+
+
+def number(value: bytes | None) -> int:
+    """Which record it is."""
+    return int((value or b"")[:10])
+
+
+def no_thirds(record: SourceRecord) -> bool:
+    """Two of three pass."""
+    return number(record.value) % 3 > 0
+
+
+def none(record: SourceRecord) -> bool:
+    """Nothing passes."""
+    record.headers.clear()  # what a function does to what it is told is its own business
+    return False
+
+
+def stumbles(record: SourceRecord) -> bool:
+    """Like `no_thirds`, but for one in fifty."""
+    if number(record.value) % 50 == 7:
+        raise ValueError(f"no way\nto tell: {number(record.value)}")
+    return no_thirds(record)
+
+
+def forgets(record: SourceRecord) -> bool:
+    """A function without a return."""
+    return None  # type: ignore[return-value]
+
+
+def passing(records: list[Record]) -> list[Record]:
+    """What `no_thirds` lets pass, in order."""
+    return [record for record in records if number(record.value) % 3]

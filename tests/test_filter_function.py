@@ -1,0 +1,135 @@
+"""`filter.function` on real brokers, with a stage one of one line: what passes is there once and in order, whatever dies; what does not never comes back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import Start
+from tests.judge import Record, verdict
+from tests.kafka import ROOT, Clusters, spread, until
+from tests.recovering import numbered
+from tests.service import Service, kill
+from tests.sieves import number, passing
+from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
+from tests.test_bad_input import stopped
+
+RECORDS = 12_000
+PARTITIONS = 2
+SMALL = {"deduplicator_transaction_records": "200"}
+STUMBLES = 7
+"""Of the numbers modulo 50, the one that `tests.sieves:stumbles` fails on."""
+
+
+def fed(clusters: Clusters, topic: str, records: int) -> list[tuple[int, Record]]:
+    """The source, and what stage one would write of it, some of it twice."""
+    written = spread(range(records), PARTITIONS)
+    clusters.source.write(topic, written)
+    batch = wrapped(clusters, topic, numbered(written), now_epoch())
+    feed(clusters, topic, topic, [*batch, *batch[-100:]])
+    return written
+
+
+def begun(clusters: Clusters, topic: str, start: Start, **more: str) -> Service:
+    """Stage two with frontiers, and an empty source."""
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, "deduplicator", **more)
+    frontiers_are_made(service, PARTITIONS)
+    return service
+
+
+def is_behind(service: Service, records: int) -> None:
+    """Wait until the frontiers are at the source's end."""
+    until(lambda: sum(service.metric("reo_frontier_offset", partition=str(partition)) for partition in range(PARTITIONS)) == records - PARTITIONS,
+          "the frontiers are at the end", 60)
+
+
+def differences(clusters: Clusters, topic: str, unlike: int = -1) -> list[str]:
+    """The judge's verdict on what passes; with `unlike`, without the records that stumble."""
+    wanted = {partition: [record for record in passing(records) if number(record.value) % 50 != unlike]
+              for partition, records in clusters.source.read(topic).items()}
+    return verdict(wanted, clusters.destination.read(topic))
+
+
+def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topic: str, start: Start) -> None:
+    """One in three is left out, one in fifty fails and is parked: killed twice, both topics have each of theirs once, and nothing comes back."""
+    service = begun(clusters, topic, start, filter_function="tests.sieves:stumbles", filter_on_error="park", **SMALL)
+    written = fed(clusters, topic, RECORDS)
+    for more in (1000, 3000):
+        until(lambda more=more: clusters.destination.written(topic) > more, "records flow")  # type: ignore[misc]
+        kill(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
+    is_behind(service, RECORDS)
+    assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 2
+    assert differences(clusters, topic, STUMBLES) == []
+    parked = clusters.destination.read(f"{topic}-parked")
+    stumbled = [(partition, place // PARTITIONS, record) for place, (partition, record) in enumerate(written) if place % 50 == STUMBLES]
+    wanted = [Record(record.key, record.value, (*record.headers, ("__parked.topic", topic.encode()), ("__parked.partition", b"%d" % partition),
+                                                ("__parked.offset", b"%d" % offset),
+                                                ("__parked.error", b"ValueError: no way to tell: %d" % number(record.value))), record.timestamp_ms)
+              for partition, offset, record in stumbled]
+    assert list(parked) == [0]
+    assert sorted(parked[0], key=lambda record: number(record.value)) == wanted
+    assert 0 < service.metric("reo_records_dropped_total", reason="filtered") <= RECORDS / 3
+    assert 0 < service.metric("reo_records_dropped_total", reason="parked") <= len(wanted)
+    service.stop()
+    again = start(topic, "deduplicator", filter_function="tests.sieves:no_thirds")
+    frontiers_are_made(again, PARTITIONS)
+    new = (0, RECORDS // PARTITIONS, Record(b"k", b"%010d" % (RECORDS + 1), (), 1))
+    feed(clusters, topic, topic, wrapped(clusters, topic, [*numbered(written), new], now_epoch()))  # a run that begins at the beginning
+    until(lambda: again.metric("reo_records_out_total") == 1, "a new record is copied, and no other")
+    assert again.metric("reo_records_dropped_total", reason="duplicate") == RECORDS
+    assert again.metric("reo_records_dropped_total", reason="filtered") == 0
+    again.stop()
+
+
+@pytest.mark.parametrize(("function", "part"), [("stumbles", "ValueError: no way to tell: 7."), ("forgets", "it returned None")])
+def test_a_filter_that_fails_is_a_stop(clusters: Clusters, topic: str, start: Start, function: str, part: str) -> None:
+    """The record is named, nothing of its transaction is written, and a mended filter goes on without loss."""
+    service = begun(clusters, topic, start, filter_function=f"tests.sieves:{function}")
+    fed(clusters, topic, 300)
+    where = f"at offset {STUMBLES // PARTITIONS} of {topic}-{STUMBLES % PARTITIONS}" if function == "stumbles" else f"at offset 0 of {topic}-"
+    stopped(service, 35, "FilterFailed", where, part, "filter.on_error=park")
+    mended = start(topic, "deduplicator", filter_function="tests.sieves:no_thirds")
+    is_behind(mended, 300)
+    assert differences(clusters, topic) == []
+    mended.stop()
+
+
+def test_a_torn_transaction_is_mended_behind_a_filter(clusters: Clusters, topic: str, start: Start) -> None:
+    """What passes and is at the destination already, without its frontier, is recognised: what the filter leaves out is on neither side."""
+    begun(clusters, topic, start, filter_function="tests.sieves:no_thirds").stop()
+    written = spread(range(300), PARTITIONS)
+    clusters.destination.write(topic, [(partition, record) for partition, record in written if number(record.value) % 3][:40])
+    fed(clusters, topic, 300)
+    service = start(topic, "deduplicator", filter_function="tests.sieves:no_thirds")
+    is_behind(service, 300)
+    assert service.metric("reo_torn_records_total") == 40
+    assert differences(clusters, topic) == []
+    service.stop()
+
+
+def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
+    """The frontier moves over everything, the destination stays empty, and the two commands say that they can not compare."""
+    service = begun(clusters, topic, start, filter_function="tests.sieves:none")
+    fed(clusters, topic, 300)
+    is_behind(service, 300)
+    until(lambda: service.metric("reo_records_dropped_total", reason="filtered") == 300, "all are counted", 10)
+    service.stop()
+    assert clusters.destination.written(topic) == 0
+    for command in ("verify", "recover"):
+        said = subprocess.run([sys.executable, "-m", "reo", command], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | service.environment, capture_output=True,
+                              text=True, timeout=120, check=False)
+        assert said.returncode == 31, said.stdout + said.stderr
+        assert "with filter.function it has a part of the source's records" in said.stderr
+
+
+def test_a_parked_topic_that_is_a_destination_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
+    """Parked records among copied ones would make the copy another one: a stop before anything is made."""
+    for name in (topic, f"{topic}-parked"):
+        clusters.source.create(name, 1)
+    service = start(topic, "deduplicator", filter_function="tests.sieves:none", filter_on_error="park", application=topic, topics=f"{topic},{topic}-parked",
+                    source_topic="")
+    stopped(service, 2, "SettingsInvalid", f"{topic}-parked", "rename one")
+    assert clusters.destination.partitions(topic) == 0
