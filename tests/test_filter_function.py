@@ -61,7 +61,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
         until(lambda more=more: clusters.destination.written(topic) > more, "records flow")  # type: ignore[misc]
         kill(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
     is_behind(service, RECORDS)
-    assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 2
+    until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 2, "both kills are seen", 20)
     assert differences(clusters, topic, STUMBLES) == []
     parked = clusters.destination.read(f"{topic}-parked")
     stumbled = [(partition, place // PARTITIONS, record) for place, (partition, record) in enumerate(written) if place % 50 == STUMBLES]
