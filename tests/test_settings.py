@@ -111,6 +111,11 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": ""}, "must not be empty"),
     ({"REO_REPLICATOR_MASTER": "yarn"}, "replicator.master: spark://host:port is expected"),
     ({"REO_REPLICATOR_MASTER": "spark://host"}, "replicator.master: spark://host:port is expected"),
+    ({"REO_FILTER_FUNCTION": "no_such_thing"}, "filter.function: module:function is expected"),
+    ({"REO_FILTER_FUNCTION": "tests.sieves:no_such_thing"}, "filter.function tests.sieves:no_such_thing can not be used: AttributeError"),
+    ({"REO_FILTER_FUNCTION": "tests.sieves:__doc__"}, "it can not be called"),
+    ({"REO_FILTER_ON_ERROR": "park"}, "there is no filter.function that could fail"),
+    ({"REO_FILTER_SQL": "partition = 0", "REO_SOURCE_MODE": "failover"}, "a filter and source.mode=failover"),
 ])
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], part: str) -> None:
     """Values that are right one by one and wrong together, and names that no broker would take."""
