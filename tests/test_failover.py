@@ -222,7 +222,7 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, 
     stage = Stage(settings, lambda: False, Future(), PARTITIONS)
     stage.choice.current = 0
     identities = {route: source.identity for route, source in sources.items()}
-    watch = Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0)))
+    watch = Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0), 0))
     assert stage._look(watch) is None
     one.delete(topic)
     one.create(topic, PARTITIONS)

@@ -40,8 +40,8 @@ def test_every_state_holds_and_leads_to_a_complete_copy(name: str) -> None:
 
 def test_every_rule_every_transition_and_every_crash_point_was_reached() -> None:
     """What was never reached was not proved: the worlds above together made all of it happen."""
-    if not REACHED:
-        pytest.skip("asked for without the explorations that it speaks of")
+    for name in SHORT:  # again: with several test processes the explorations above may have been another's
+        REACHED.update(explored("short", name)[0].reached)
     assert sorted(expected() - REACHED) == []
 
 
