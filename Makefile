@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older demo test lint bench faults soak report fuzz classes lock clean
+.PHONY: help setup rival older demo test lint reference bench faults soak report fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -24,6 +24,9 @@ test: older ## all tests, on real brokers, two at a time (ARGS= for pytest)
 lint: setup ## style and types
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
+
+reference: setup ## docs/ made from the code: after a change of a setting, error, metric, command, permission or module
+	@$(PY) -m reference
 
 bench: rival ## reo and MirrorMaker 2 in turn, and docs/performance.md of it (ROUNDS=, SCALE=, ONLY=, OUT=)
 	@$(PY) -m bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ONLY),--only '$(ONLY)') --out $(or $(OUT),bench-results.jsonl)

@@ -1,4 +1,4 @@
-"""Who has to be allowed what: the least ACLs of each command, in one table. README's is made from it, and every start holds it against the clusters.
+"""Who has to be allowed what: the least ACLs of each command, in one table. docs/reference.md has it, and every start holds it against the clusters.
 
 A client that is asked to says what its principal may do with a topic or a group (KIP-430). So a start asks once and names all that is missing, instead of
 meeting one refusal after the other, or none: a refused purge, for instance, is only a topic that grows. Transactional ids can not be

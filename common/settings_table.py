@@ -1,4 +1,4 @@
-"""Every setting, in one table: name, kind, default, other names, meaning. README's table is generated from it.
+"""Every setting, in one table: name, kind, default, other names, meaning. docs/reference.md has it.
 
 A setting has one dotted name. In a settings file that is `[section] key`; in the environment it is `REO_SECTION_KEY`, and,
 where kafka-reo has the same thing, kafka-reo's name. Defaults follow kafka-reo's where nothing speaks against it; the
@@ -104,10 +104,10 @@ SETTINGS: tuple[Setting, ...] = (
     _options("intermediate.producer_options", "the producer with which stage one writes the intermediate topic (Java, in Spark)"),
     _options("intermediate.consumer_options", "the consumer with which stage two reads the intermediate topic (librdkafka)"),
     Setting(SWITCH, "flag", False, "Pass raw options through that an exact copy does not survive. Every process then says so in its log."),
-    Setting("topics", "text", "", "Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many topics](#many-topics); in a settings file the "
+    Setting("topics", "text", "", "Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many topics](how-to/topics.md); in a settings file the "
             "table `[topics]`, on the command line `--topic`. Instead of the three settings that name topics; `application` has no default then."),
     Setting("filter.sql", "text", "", "Only records for which this condition is true are copied: Spark's SQL over `key`, `value`, `headers`, `timestamp`, "
-            "`partition`, `offset` and `topic`, applied in stage one, see [Filters](#filters)."),
+            "`partition`, `offset` and `topic`, applied in stage one, see [Filters](how-to/filter.md)."),
     Setting("filter.function", "text", "", "Only records for which this Python function returns True are copied: `module:function`, called in stage two."),
     Setting("filter.on_error", "text", "stop", "A record on which `filter.function` fails: `stop`, or `park` it on the topic `<destination topic>-parked`.",
             choices=("stop", "park")),

@@ -1,5 +1,6 @@
-"""Several clusters in one setting: how `source.bootstrap_servers` names them, and what does not fit `source.mode`. Pure; what is done with them is in
-`common.candidates`.
+"""Several clusters in one setting: how `source.bootstrap_servers` names them, and what does not fit `source.mode`. Pure.
+
+What is done with them is in `common.candidates`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Shown(NamedTuple):
 
 
 def rows(settings: Settings) -> Iterator[Shown]:
-    """All settings in the order of README's table; each raw option is one."""
+    """All settings in the order of the reference; each raw option is one."""
     follows = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance}
     if settings.source_topic:
         follows |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}

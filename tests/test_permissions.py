@@ -1,6 +1,6 @@
 """The least permissions, on real brokers with an authorizer: with exactly these ACLs everything works, without any one of them its name is said.
 
-The cases are the rows of `common.permissions`, from which README's table is made: each row of each command is one case.
+The cases are the rows of `common.permissions`, from which the table in docs/reference.md is made: each row of each command is one case.
 """
 
 from __future__ import annotations

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reo import tables
-
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "bench", "fuzz", "faults")
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "bench", "fuzz", "faults", "reference")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES_MAX, FUNCTION_LINES_MAX = 300, 70
@@ -24,6 +22,7 @@ FORBIDDEN = {
     "bench": {"pyspark"},
     "faults": {"replicator", "pyspark"},
     "fuzz": {"replicator", "reo", "proof", "bench", "tests", "pyspark"},
+    "reference": {"replicator", "deduplicator", "proof", "bench", "faults", "fuzz", "tests", "pyspark"},
 }
 """Packages that a package must not import. `reo` sees both stages; `proof` calls their pure functions."""
 
@@ -73,24 +72,6 @@ def test_imports_go_one_way(path: Path) -> None:
     """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/ only; reo sees all, nobody sees reo."""
     package = path.relative_to(ROOT).parts[0]
     assert set(imported(path)) & FORBIDDEN[package] == set()
-
-
-@pytest.mark.parametrize("name", sorted(tables.TABLES))
-def test_readme_has_the_tables_of_the_code(name: str) -> None:
-    """Settings and exit codes in README.md are what the code has now; `python -m reo.tables` writes them."""
-    assert tables.between(tables.README.read_text(), name) == tables.TABLES[name]()
-
-
-def test_writing_the_tables_again_changes_nothing_else() -> None:
-    """The writer replaces what is between its markers, whatever was there, and is stable."""
-    page = "a\n<!-- settings -->\nold | \\1\n<!-- /settings -->\nb\n<!-- exit codes --><!-- /exit codes -->\nc\n"
-    page += "".join(f"<!-- {name} --><!-- /{name} -->\n" for name in tables.TABLES if name not in page)
-    once = tables.rewritten(page)
-    assert tables.rewritten(once) == once
-    assert [line for line in once.splitlines() if not line.startswith(("|", "<!--"))] == ["a", "b", "c"]
-    assert tables.between(once, "settings") == tables.settings_table()
-    with pytest.raises(ValueError, match="settings"):
-        tables.rewritten("a page without markers")
 
 
 def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:

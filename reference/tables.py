@@ -1,23 +1,17 @@
-"""The tables of README.md that are made from the code: settings, exit codes and permissions.
-
-`python -m reo.tables` writes them between the markers; a test compares what is there with what would be written, so the page
-can not fall behind. The exit codes' meanings are the docstrings of the errors.
-"""
+"""Settings, guarded options, exit codes and permissions, from the tables of `common`. The exit codes' meanings are the docstrings of the errors."""
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 from common import client_options, mirror_names
 from common.client_options import GUARDED
-from common.errors import Fenced, ReoError, Stop
+from common.errors import Fenced, ReoError, StageFailed, Stop
 from common.permissions import PERMISSIONS
 from common.settings_table import SETTINGS, Setting
 
-README = Path(__file__).parent.parent / "README.md"
+STOPS = "how-to/stops.md"
+"""The page that says what to do, one heading for each exit code."""
 
 
 def settings_table() -> str:
@@ -27,12 +21,15 @@ def settings_table() -> str:
 
 
 def exit_codes_table() -> str:
-    """Every exit code, the error that ends with it, and when that happens."""
-    ends = [(0, "", "The work is done, or SIGTERM or SIGINT asked for the end."),
-            (1, "", "Something unexpected; under `reo run` the supervisor starts the stage again.")]
-    kinds: list[type[ReoError]] = [Fenced, *_kinds(Stop)]
-    ends += [(kind.exit_code, f"`{kind.__name__}`", _first_line(kind)) for kind in kinds]
-    return "\n".join(["| exit code | error | when |", "|---|---|---|", *(f"| {code} | {name} | {when} |" for code, name, when in sorted(ends))])
+    """Every exit code, the error that ends with it, and when that happens; the code leads to what to do."""
+    ends = sorted((kind.exit_code, kind.__name__, _first_line(kind)) for kind in ended_by())
+    rows = (f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |" for code, name, when in ends)
+    return "\n".join(["| exit code | error | when |", "|---|---|---|", "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |", *rows])
+
+
+def ended_by() -> list[type[ReoError]]:
+    """Every error that ends a process with a code of its own."""
+    return [StageFailed, Fenced, *_kinds(Stop)]
 
 
 def guarded_options_table() -> str:
@@ -63,29 +60,6 @@ def permissions_table() -> str:
 
 
 NAMES = {"application-": "`application` and a hyphen, prefixed", "--group": "the group of `--group`"}
-TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "exit codes": exit_codes_table, "guarded options": guarded_options_table,
-                                              "permissions": permissions_table}
-
-
-def between(text: str, name: str) -> str:
-    """What stands between a table's markers; ValueError when they are missing."""
-    found = _section(name).search(text)
-    if found is None:
-        raise ValueError(f"README.md has no <!-- {name} --> … <!-- /{name} -->")
-    return found[2].strip("\n")
-
-
-def rewritten(text: str) -> str:
-    """The page with every table as the code has it."""
-    for name, table in TABLES.items():
-        between(text, name)
-        content = table()
-        text = _section(name).sub(lambda found, content=content: f"{found[1]}\n{content}\n{found[3]}", text)  # type: ignore[misc]
-    return text
-
-
-def _section(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)
 
 
 def _names(setting: Setting) -> str:
@@ -114,17 +88,3 @@ def _kinds(base: type[ReoError]) -> Iterator[type[ReoError]]:
 
 def _first_line(kind: type[ReoError]) -> str:
     return (kind.__doc__ or "").strip().split("\n", 1)[0]
-
-
-def main() -> int:
-    """Write README.md anew; returns the exit code."""
-    try:
-        README.write_text(rewritten(README.read_text()))
-    except (OSError, ValueError) as wrong:
-        print(f"reo.tables: {wrong}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

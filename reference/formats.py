@@ -1,0 +1,61 @@
+"""The two formats that reo writes beside the user's own data: the origin header and the frontier's metadata string.
+
+Names and ranges are the code's; what each field means is said here, and a field that has no meaning here, or one too many, is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+import msgspec
+import orjson
+
+from common import frontier
+from common.origin import Origin
+
+ORIGIN = {
+    "p": "source partition", "o": "source offset", "t": "source timestamp, ms since 1970 UTC", "k": "its kind: -1 none, 0 create time, 1 log-append time",
+    "e": "epoch of the run that wrote the record", "b": "batch: Spark's batch timestamp, ms; one value for all tasks of a batch",
+    "s": "sequence in the Spark task: 0, 1, 2 … for one partition in one batch",
+    "i": "identity of the source topic: 16 hexadecimal digits of SHA-256 of cluster id and topic id",
+}
+FRONTIER = {
+    "v": "version of this format", "f": "frontier: the last accepted source offset, -1 for none", "e": "epoch of the last run that was seen",
+    "l": "link: source offset, batch and sequence that were covered last in this epoch, or null", "i": "identity of the source topic, as in the origin",
+    "c": "partitions that the source had when the copy began", "t": "topic id of the destination",
+    "d": "destination offset of the last record whose delivery is known", "n": "records sent after it; both are -1 for a route that is not one to one",
+}
+EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7)), "9f86d081884c7d65", 4,
+                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2)
+
+
+def origin_table() -> str:
+    """The fields of the origin header."""
+    ranges = {field.encode_name: _range(field.type) for field in msgspec.structs.fields(Origin)}
+    return _table(ORIGIN, ranges)
+
+
+def frontier_table() -> str:
+    """The fields of the frontier, and one as it is written."""
+    kinds = {key: _kind(value) for key, value in orjson.loads(EXAMPLE.encode()).items()}
+    return f"{_table(FRONTIER, kinds)}\n\n```json\n{EXAMPLE.encode()}\n```"
+
+
+def _table(meanings: Mapping[str, str], kinds: Mapping[str, str]) -> str:
+    if set(meanings) != set(kinds):
+        raise ValueError(f"reference.formats and the code disagree about the field(s) {sorted(set(meanings) ^ set(kinds))}")
+    return "\n".join(["| field | JSON | meaning |", "|---|---|---|", *(f"| `{name}` | {kind} | {meanings[name]} |" for name, kind in kinds.items())])
+
+
+def _range(annotated: object) -> str:
+    """As msgspec checks it."""
+    if annotated is str:
+        return "text"
+    bounds = get_args(annotated)[1]
+    words = {-(2**63 - 1): "-(2^63 - 1)", 2**63 - 1: "2^63 - 1"}
+    return f"{words.get(bounds.ge, bounds.ge)} to {words.get(bounds.le, bounds.le)}"
+
+
+def _kind(value: object) -> str:
+    return {int: "number", str: "text", list: "list of 3 numbers"}[type(value)]

@@ -1,0 +1,59 @@
+"""What an operator meets from outside: the commands, from the parser itself, and the metrics, from the objects that count."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from common import metrics
+from reo import cli, health
+
+COUNTED_IN: tuple[ModuleType, ...] = (metrics, health)
+"""The modules that have metrics; a test looks for others."""
+
+
+def commands_table() -> str:
+    """Every command with its own options; those that all have are said once, on the page."""
+    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in commands(cli.parser())]
+    return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
+
+
+def commands(parser: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """The words, the meaning and the parser of each command that does something; a command of commands only leads there."""
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        meanings = {str(choice.dest): str(choice.help) for choice in action._choices_actions}
+        for word, inner in action.choices.items():
+            deeper = list(commands(inner, f"{words}{word} "))
+            yield from deeper or [(f"{words}{word}", meanings[word], inner)]
+
+
+def _options(parser: argparse.ArgumentParser) -> str:
+    """Positional ones too; `--help`, `--settings` and `--topic` are everybody's."""
+    own = [action for action in parser._actions if not {"--help", "--settings", "--topic"} & set(action.option_strings)]
+    return "<br>".join(f"`{_usage(action)}`: {action.help}" for action in own).replace("|", "\\|")
+
+
+def _usage(action: argparse.Action) -> str:
+    name = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    if not action.option_strings:
+        return str(name)
+    return action.option_strings[-1] if action.nargs == 0 else f"{action.option_strings[-1]} {name}"
+
+
+def metrics_table() -> str:
+    """Every metric under the name that /metrics has for it, its labels and what it says."""
+    found = [metric for module in COUNTED_IN for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
+    rows = (f"| `{_exposed(metric)}` | {metric._type} | {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
+            for metric in sorted(found, key=lambda metric: metric._name))
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
+def _exposed(metric: MetricWrapperBase) -> str:
+    """Counters end in `_total` there; a histogram is three series, of which the name is the beginning."""
+    return metric._name + {"counter": "_total", "histogram": "_bucket`, `…_sum`, `…_count"}.get(metric._type, "")

@@ -1,0 +1,36 @@
+"""Which page has which tables, and putting them there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reference import code_map, formats, interfaces, tables
+
+ROOT = Path(__file__).parent.parent
+Tables = Mapping[str, Callable[[], str]]
+PAGES: Mapping[Path, Tables] = {
+    ROOT / "docs" / "reference.md": {
+        "commands": interfaces.commands_table, "settings": tables.settings_table, "guarded options": tables.guarded_options_table,
+        "exit codes": tables.exit_codes_table, "metrics": interfaces.metrics_table, "permissions": tables.permissions_table,
+        "origin": formats.origin_table, "frontier": formats.frontier_table,
+    },
+    ROOT / "docs" / "map.md": {"map": code_map.table},
+}
+
+
+def out_of_date() -> list[Path]:
+    """The pages that say something else than the code; ValueError when one lacks a table's markers."""
+    return [page for page, made in PAGES.items() if rewritten(page.read_text(), made) != page.read_text()]
+
+
+def rewritten(text: str, made: Tables) -> str:
+    """The page with every table as the code has it."""
+    for name, table in made.items():
+        section = re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)
+        if not section.search(text):
+            raise ValueError(f"a page lacks <!-- {name} --> … <!-- /{name} -->")
+        content = table()
+        text = section.sub(lambda found, content=content: f"{found[1]}\n{content}\n{found[3]}", text)  # type: ignore[misc]
+    return text
