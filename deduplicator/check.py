@@ -51,7 +51,7 @@ class Surplus:
             if there != record:
                 raise ForeignWriter(
                     f"the record on {self.place} at offset {offset} was not written by this copy: somebody else writes to the destination "
-                    "topic. Stop the other writer; then copy to a new topic, or delete that record")
+                    "topic. Stop the other writer, then copy to a new topic")
             self.records.popleft()
             self.known = offset
             covered += 1

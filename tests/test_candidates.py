@@ -56,6 +56,15 @@ def test_a_run_is_ended_only_when_another_candidate_answers(watermarks: dict[int
     assert judged(watermarks, 0, 10) == expected
 
 
+def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> None:
+    """Any of them can be the first with `source.randomize_initial`; without it, it always is the first that is named."""
+    def firsts(wanted: str) -> set[int]:
+        settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_RANDOMIZE_INITIAL": wanted})
+        return {Choice(settings, random.Random(seed), lambda: None).initial for seed in range(30)}
+    assert firsts("true") == {0, 1, 2}
+    assert firsts("false") == {0}
+
+
 def test_lag_ends_a_run_at_most_once_in_the_longest_wait() -> None:
     """Candidates that overtake one another do not end run after run; one that is lost is another matter. What was refused is no measure."""
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
