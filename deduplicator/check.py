@@ -88,7 +88,7 @@ def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
 
 
 def _add(found: Surplus, message: Consumed) -> None:
-    found.records.append((message.offset(), (message.key(), message.value(), message.headers() or [], message.timestamp()[1])))
+    found.records.append((message.offset(), (message.key(), message.value(), message.headers() or None, message.timestamp()[1])))
     if len(found.records) > SURPLUS_MAX:
         raise ForeignWriter(f"{found.place} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
                             "write. If somebody else writes to the destination topic, stop the other writer, then copy to a new topic. If the group's "

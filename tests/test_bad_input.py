@@ -24,8 +24,9 @@ BRIEF = {"connect_timeout_s": "2"}
 
 
 def more_records() -> list[tuple[int, Record]]:
-    """What the source gets after the first copy."""
-    return spread(range(FIRST, 2 * FIRST), PARTITIONS)
+    """What the source gets after the first copy: in each partition, one with headers, one without, …"""
+    return [(partition, record if number // PARTITIONS % 2 else record._replace(headers=()))
+            for number, (partition, record) in enumerate(spread(range(FIRST, 2 * FIRST), PARTITIONS))]
 
 
 def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
