@@ -10,7 +10,7 @@ where nothing else of the same resource is needed. A cluster that does not say w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import candidates
+from common import candidates, topics
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable
 from common.routes import SAME, Route
@@ -107,7 +107,7 @@ class Lacking(NamedTuple):
 def missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[Lacking]:
     """What the clusters do not allow now, as far as they say."""
     settings = candidates.answering(settings)
-    routes = _routes(settings)
+    routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
     rows = [Lacking(row, name) for row in needed(commands) for name in row.names(settings, routes, group)]
     found: list[Lacking] = []
     partitions: dict[str, int] = {}
@@ -121,15 +121,6 @@ def missing(settings: Settings, commands: Iterable[Command], group: str = "") ->
             for name in (route.intermediate_topic, *((route.destination_topic,) if route.mapping == SAME else ())):  # see `topics.prepare`
                 partitions[name] = max(partitions.get(name, 0), source.partitions)
     return found
-
-
-def _routes(settings: Settings) -> list[Route]:
-    """As `topics.sources` finds them; a topic that may not be seen is none that a pattern fits."""
-    names: Collection[str] = ()
-    if any(rule.is_pattern for rule in settings.rules):
-        client = admin(settings.source, settings)
-        names = once_reachable(settings.source, client, settings.number("connect_timeout_s"), lambda: client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
-    return settings.routes(names)
 
 
 def check(settings: Settings, *commands: Command, group: str = "") -> None:

@@ -66,16 +66,21 @@ def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeo
 
 def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Route, Topic]:
     """Every route and its source topic as it is now; TopicMissing when there is none."""
-    names: Collection[str] = ()
-    if any(rule.is_pattern for rule in settings.rules):
-        names = once_reachable(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
-    routes = settings.routes(names)
+    routes = routes_now(settings, client, timeout_s)
     found = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
     for route in routes:
         if route.source_topic not in found:
             raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}: "
                                "create it, or correct source.topic")
     return {route: found[route.source_topic] for route in routes}
+
+
+def routes_now(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> list[Route]:
+    """The routes; the source is asked for its topics where a pattern has to fit them. One that may not be seen is none."""
+    names: Collection[str] = ()
+    if any(rule.is_pattern for rule in settings.rules):
+        names = once_reachable(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+    return settings.routes(names)
 
 
 def intermediates(copied: Mapping[Route, Topic]) -> list[Place]:

@@ -16,6 +16,7 @@ from common.frontier import Frontier
 from common.group import Commit
 from common.routes import Route
 from reo.alignment import Found
+from reo.shown import aligned, facts
 
 
 @dataclass(slots=True)
@@ -66,8 +67,8 @@ class Partition:
         data = None if self.refused else {
             "source_offset": self.source_offset, "destination_offset": self.found and self.found.destination_offset,
             "records": self.found.records if self.found else 0, "compared": self.found.compared if self.found else 0}
-        refused = self.refused and {"error": type(self.refused).__name__, "exit_code": self.refused.exit_code, "message": str(self.refused)}
-        return {"partition": self.partition, "group": group, "data": data, "write": self.write and orjson.loads(self.write.encode()), "refused": refused}
+        return {"partition": self.partition, "group": group, "data": data, "write": self.write and orjson.loads(self.write.encode()),
+                "refused": facts(self.refused)}
 
 
 def as_json(group: str, route: Route, partitions: Sequence[Partition], applied: bool) -> str:
@@ -81,12 +82,10 @@ def as_text(group: str, route: Route, partitions: Sequence[Partition], applied: 
     """A table, and what to do next."""
     rows = [("partition", "the group says", "the data says", "committed" if applied else "to be committed"),
             *((str(row.partition), row.group_says(), row.data_says(), row.follows()) for row in partitions)]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows]
     if any(row.refused for row in partitions):
         end = "nothing was committed: a partition was refused"
     elif not any(row.write for row in partitions):
         end = "the data confirms the group's frontiers: there is nothing to recover"
     else:
         end = "committed; start the service" if applied else "nothing was changed; stop the service and run it again with --apply to commit this"
-    return "\n".join([f"group {group} on {route.intermediate_topic}: {route.source_topic} → {route.destination_topic}", *lines, end])
+    return "\n".join([f"group {group} on {route.intermediate_topic}: {route.source_topic} → {route.destination_topic}", *aligned(rows), end])

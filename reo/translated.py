@@ -10,6 +10,7 @@ import orjson
 
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
 from common.routes import Place
+from reo.shown import aligned, facts
 
 
 @dataclass(slots=True)
@@ -42,10 +43,9 @@ class Row:
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
-        refused = self.refused and {"error": type(self.refused).__name__, "exit_code": self.refused.exit_code, "message": str(self.refused)}
         return {"source_topic": self.source.topic, "destination_topic": self.destination.topic, "partition": self.source.partition,
                 "source_offset": self.source_offset, "destination_offset": self.destination_offset,
-                "destination_offset_before": self.now, "moves": self.moves, "refused": refused}
+                "destination_offset_before": self.now, "moves": self.moves, "refused": facts(self.refused)}
 
 
 def as_json(group: str, rows: Sequence[Row], applied: bool) -> str:
@@ -58,15 +58,13 @@ def as_text(group: str, rows: Sequence[Row], applied: bool) -> str:
     table = [("source", "stands at", "destination", "stands at", "the same place", "committed" if applied else "to be committed"),
              *((str(row.source), _shown(row.source_offset), str(row.destination), _shown(row.now), _shown(row.destination_offset), row.follows())
                for row in rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(5)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in table]
     if any(row.refused for row in rows):
         end = "nothing was committed: a partition was refused"
     elif not any(row.moves for row in rows):
         end = "there is nothing to commit"
     else:
         end = "committed; start the consumers at the destination" if applied else "nothing was changed; run it again with --apply to commit this"
-    return "\n".join([f"group {group}", *lines, end])
+    return "\n".join([f"group {group}", *aligned(table), end])
 
 
 def _shown(offset: int | None) -> str:

@@ -1,0 +1,20 @@
+"""What the commands print alike: a table for people, a refusal for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from common.errors import ReoError
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows of as many cells each, as lines with the columns below one another."""
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def facts(refused: ReoError | None) -> dict[str, Any] | None:
+    """For JSON: which error it is, the exit code that it ends a command with, and its text."""
+    return refused and {"error": type(refused).__name__, "exit_code": refused.exit_code, "message": str(refused)}
