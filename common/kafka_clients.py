@@ -28,6 +28,7 @@ from common.errors import (
     StageFailed,
     TopicMissing,
 )
+from common.metrics import CLIENT_ERRORS
 from common.settings import Settings
 from common.upstreams import Cluster
 
@@ -125,6 +126,7 @@ class Lost:
 
 def _noted(cluster: Cluster, error: KafkaError) -> None:
     """Called by confluent-kafka for what no request is told: a request only times out when its connection is refused."""
+    CLIENT_ERRORS.labels(cluster.name, error.name()).inc()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str():
         cluster.refused = error.str()
 

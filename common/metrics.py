@@ -18,12 +18,24 @@ RECORDS_IN = Counter("reo_records_in", "Records read. Stage one: source offsets 
 RECORDS_OUT = Counter("reo_records_out", "Records written. Stage two: in committed transactions.", ("stage", *PLACE))
 DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not write to the destination topic.", ("reason", *PLACE))
 TRANSACTIONS = Counter("reo_transactions", "Transactions of stage two by outcome: committed, aborted, unknown.", ("outcome",))
+TRANSACTION_ERRORS = Counter("reo_transaction_errors", "Calls of stage two's producers that failed, by error.", ("error",))
+TRANSACTION_RECORDS = Histogram("reo_transaction_records", "Records of a committed transaction.",
+                                buckets=(1, 10, 100, 1000, 5000, 10_000, 20_000, 50_000, 90_000))
 TRANSACTION_SECONDS = Histogram("reo_transaction_seconds", "From begin to commit.", buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20))
+REREADS = Counter("reo_frontier_rereads", "Times that stage two read its frontiers again after a failure, and did what was not committed once more.")
+COPY_SECONDS = Histogram("reo_copy_seconds", "From a record's timestamp to its commit at the destination: the first of each partition in a transaction.",
+                         ("topic",), buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600))
 TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PLACE)
 LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, live.", ("stage", *PLACE), multiprocess_mode="livemostrecent")
+LAG_SECONDS = Gauge("reo_lag_seconds", "For how long the first record that waits for a stage has waited, at most.", ("stage", *PLACE),
+                    multiprocess_mode="livemostrecent")
+SOURCE_END = Gauge("reo_source_end_offset", "End of a source partition for read_committed readers: its last stable offset.", PLACE,
+                   multiprocess_mode="livemostrecent")
 FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PLACE, multiprocess_mode="livemostrecent")
 EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent")
 RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
+CLIENT_ERRORS = Counter("reo_client_errors", "What clients report of a cluster beside answers: brokers down, connections refused, by error.",
+                        ("cluster", "error"))
 CANDIDATE = ("candidate",)
 SOURCE_ERRORS = Counter("reo_source_errors", "Questions to a source candidate that were not answered as they should, by error.", (*CANDIDATE, "error"))
 SOURCE_REFUSED = Counter("reo_source_refused", "Times that a source candidate was refused for what it has or lacks; the log says why.", CANDIDATE)

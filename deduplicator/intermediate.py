@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from common import points
 from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka_clients import translate
-from common.metrics import LAG, PURGED, REBALANCES
+from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
 
@@ -100,12 +100,10 @@ class Intermediate:
         for place, offset in offsets.items():
             self.consumer.seek(TopicPartition(*place, offset))
 
-    def report_lag(self, next_offsets: Mapping[Place, int]) -> None:
-        """Set the lag from what the last fetches said of the ends; asks nobody."""
-        for place, next_offset in next_offsets.items():
-            _, end = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
-            if end >= 0:
-                LAG.labels("deduplicator", place.topic, str(place.partition)).set(max(0, end - next_offset))
+    def waiting(self, place: Place, next_offset: int) -> int | None:
+        """How many offsets follow, from what the last fetch said of the end; asks nobody. None when it said nothing yet."""
+        _, end = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        return max(0, end - next_offset) if end >= 0 else None
 
     def close(self) -> None:
         """Leave the group."""

@@ -26,7 +26,7 @@ from confluent_kafka import TopicPartition
 from common import points
 from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
-from common.metrics import DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_SECONDS, Pulse
+from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS, Pulse
 from common.records import Consumed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
@@ -94,6 +94,8 @@ class Loop:
         self.assigned: dict[Place, Assigned] = {}
         self.work: dict[Place, Work] = {}
         """Of the round at hand, for assigned partitions only."""
+        self.through_ms: dict[Place, int] = {}
+        """The timestamp of the last record that was committed."""
         self.intermediate: Intermediate
         self.records_max = settings.number("deduplicator.transaction_records")
         self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
@@ -112,6 +114,7 @@ class Loop:
                 self.transact()
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
+            REREADS.inc()
             self.destination.settle()
             self.intermediate.seek(self.given(list(self.assigned)))
 
@@ -144,6 +147,7 @@ class Loop:
             raise
         points.at("two: committed")
         TRANSACTION_SECONDS.observe(time.monotonic() - begun)
+        TRANSACTION_RECORDS.observe(sum(written.values()))
         self.assigned.update(moved)
         for place, work in self.work.items():
             self._count(place, work, written[place])
@@ -172,6 +176,7 @@ class Loop:
         for place in places:
             self.assigned.pop(place, None)
             self.work.pop(place, None)
+            self.through_ms.pop(place, None)
             self.destination.outputs.pop(self._output(place), None)
 
     def _output(self, place: Place) -> Place:
@@ -220,6 +225,9 @@ class Loop:
                                ("parked", len(work.parked))):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
+        if work.records:
+            (*_, first_ms), (*_, self.through_ms[place]) = work.records[0], work.records[-1]
+            COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, time.time() - first_ms / 1000))
 
     def _label(self, place: Place) -> tuple[str, str]:
         """A frontier is a source offset: its labels are the source's."""

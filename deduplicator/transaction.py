@@ -29,7 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
-from common.metrics import TRANSACTIONS
+from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +120,7 @@ class TransactionalProducer:
         """Abort or throw away; returns what to raise: TransactionFailed, or an error that ends the process."""
         error = failure.args[0]
         typed = translate(error, doing)
+        TRANSACTION_ERRORS.labels(error.name()).inc()
         log.warning("%s failed: %s", doing, error.str(), extra={"facts": {"error": error.name(), "fatal": error.fatal()}})
         if error.fatal():
             self.discard()

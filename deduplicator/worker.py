@@ -10,6 +10,7 @@ from functools import partial
 from common import candidates, permissions, points, topics
 from common.errors import StageFailed
 from common.kafka_clients import Lost, admin, stage_two_consumer, transactional_producer
+from common.lag import Lag
 from common.metrics import Pulse
 from common.routes import Route
 from common.settings import Settings
@@ -84,6 +85,7 @@ class Worker:
         self.shared_out = SharedOut(self.starter, self.intermediate)
         self.joined = Joined(self.starter.group, self.intermediate)
         self.purge = Purge(self.admin)
+        self.lag = Lag("deduplicator")
 
     def _batch_bytes_max(self, routes: Iterable[Route]) -> int:
         return min((topics.bytes_max(self.admin, self.settings.destination, route.destination_topic) for route in routes), default=BATCH_BYTES_MAX)
@@ -94,7 +96,10 @@ class Worker:
         self.shared_out.see()
         self.joined.see()
         next_offsets = {place: state.next_offset for place, state in self.loop.assigned.items()}
-        self.intermediate.report_lag(next_offsets)
+        for place, next_offset in next_offsets.items():
+            waiting = self.intermediate.waiting(place, next_offset)
+            if waiting is not None:
+                self.lag.report(place, waiting, self.loop.through_ms.get(place))
         self.purge.up_to(next_offsets)
         self.pulse.ready(self.intermediate.is_member)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from common import points, positions, topics
 from common.candidates import request_timeout_s
-from common.metrics import LAG, RECORDS_IN, RECORDS_OUT
+from common.lag import Lag
+from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
 from common.positions import Committed
 from common.routes import Place, Route
@@ -62,6 +63,9 @@ class Watch:
     """A source offset below which nothing visible is left."""
     read: dict[Place, int] = field(default_factory=dict)
     """With a filter: by source partition, how far Spark has read in batches that are done, whatever of it passed."""
+    through_ms: dict[Place, int] = field(default_factory=dict)
+    """The timestamp of the newest record that stage one has written, as far as seen."""
+    lag: Lag = field(default_factory=lambda: Lag("replicator"))
     began: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions before the run."""
 
@@ -114,7 +118,8 @@ class Watch:
             return "stalled"
         lags = {place: self._lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
-            LAG.labels("replicator", *map(str, self.at_source[place])).set(lag)
+            self.lag.report(self.at_source[place], lag, self.through_ms.get(place))
+            SOURCE_END.labels(*map(str, self.at_source[place])).set(sample.source_ends[self.at_source[place]])
             if lag == 0 and place not in unread:
                 self.moved_at[place] = now
         if any(now - since > self.patience_s for since in self.moved_at.values()):
@@ -128,6 +133,8 @@ class Watch:
         RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.written[place]))
         self.written[place] = end
         newest, commit = sample.newest.get(place), sample.commits.get(place)
+        if newest:
+            self.through_ms[place] = newest.timestamp_ms
         reached = max(newest.source_offset + 1 if newest and newest.epoch == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0,
                       self.read.get(self.at_source[place], 0))
         if reached > self.positions[place]:

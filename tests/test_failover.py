@@ -122,6 +122,7 @@ def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates
     assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
     assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") == 1, service.tail()
     assert service.metric("reo_source_errors_total", candidate=one.address) > 0
+    assert harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0, "a refused connection is an error of the client"
     harm(two)  # type: ignore[operator]
     feed((three,), topic, range(2000, 3000))
     exact(three, clusters.destination, topic, 3000)

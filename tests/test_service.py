@@ -16,7 +16,8 @@ from tests.stage_one import frontiers_are_made, wrapped
 
 NAMED = {
     "reo_records_in", "reo_records_out", "reo_records_dropped", "reo_transactions", "reo_transaction_seconds", "reo_lag_records", "reo_frontier_offset",
-    "reo_run_epoch", "reo_rebalances", "reo_heartbeat_seconds", "reo_ready",
+    "reo_run_epoch", "reo_rebalances", "reo_heartbeat_seconds", "reo_ready", "reo_lag_seconds", "reo_source_end_offset", "reo_copy_seconds",
+    "reo_transaction_records",
 }
 RECORDS = 1000
 
@@ -37,7 +38,12 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     until(lambda: service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "all records are counted", 10)
     until(lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS, "all source offsets are counted", 10)
     until(lambda: service.metric("reo_lag_records") == 0, "nothing lags behind", 10)
+    until(lambda: service.metric("reo_lag_seconds") == 0, "nothing waits", 10)
+    assert service.metric("reo_source_end_offset", topic=topic, partition="1") == RECORDS // 2
     assert service.metric("reo_frontier_offset", topic=topic, partition="1") == RECORDS // 2 - 1
+    assert service.metric("reo_transaction_records_sum") == RECORDS
+    assert service.metric("reo_copy_seconds_count", topic=topic) >= 2, "each partition had a transaction with records"
+    assert service.metric("reo_copy_seconds_bucket", topic=topic, le="3600.0") == 0, "the records are of 2023"
     assert service.metric("reo_records_dropped_total") == 0
     assert service.metric("reo_transactions_total", outcome="committed") >= 2
     assert service.metric("reo_run_epoch") > 0
