@@ -241,6 +241,25 @@ def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Sta
     service.stop()
 
 
+def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clusters, topic: str, start: Start) -> None:
+    """The intermediate records go while the worker stands still: it reads its frontier again, and takes them from a run that began afterwards."""
+    copied_before(clusters, topic, start)
+    clusters.source.write(topic, more_records())
+    service = start(topic, "deduplicator")
+    until(lambda: service.ask("/readyz")[0] == 200, "the worker is a member")
+    service.signal("deduplicator", "STOP")
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    everything = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in clusters.destination.ends(f"{topic}-proxy").items()]
+    for deleted in clusters.destination.admin.delete_records(everything).values():
+        deleted.result()
+    service.signal("deduplicator", "CONT")
+    until(lambda: service.metric("reo_frontier_rereads_total") >= 1, "the frontier is read again", 20)
+    service.says("is gone from the intermediate topic")
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    clusters.copied(topic, 2 * FIRST)
+    service.stop()
+
+
 def test_what_stage_one_repeats_mixes_up_or_leaves_out_does_not_arrive(clusters: Clusters, topic: str, start: Start) -> None:
     """Duplicates, a hole that is filled later, and a zombie of an older epoch on the intermediate topic: the copy stays exact, and each is counted."""
     clusters.source.create(topic, 1)
