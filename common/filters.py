@@ -11,12 +11,14 @@ Both have to say the same of the same record whenever they are asked: a record i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from common import mapping
 from common.mapping import SourceRecord
 
+SETTINGS = ("filter.sql", "filter.function", "provenance.header")
+"""With any of these a copy is not to have just the source's records."""
 Filter = Callable[[SourceRecord], bool]
 
 
@@ -25,10 +27,14 @@ def function(text: str) -> Filter:
     return cast(Filter, mapping.function(text))
 
 
-def wrong(sql: str, text: str, on_error: str, failover: bool) -> Iterator[str]:
-    """What makes the filters unusable, in words."""
-    if failover and (sql or text):
-        yield "a filter and source.mode=failover: a candidate is known by the records of the copy, which have to be all that the source has"
+def wrong(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
+    """What makes the filters, or the provenance header, unusable, in words."""
+    text, on_error = settings["filter.function"], settings["filter.on_error"]
+    given = [name for name in SETTINGS if settings[name]]
+    if failover and given:
+        yield f"{given[0]} and source.mode=failover: a candidate is known by the records of the copy, which have to be just those that the source has"
+    if settings["provenance.header"].startswith("__"):
+        yield "provenance.header may not begin with __: such headers are reo's own"
     if not text:
         if on_error != "stop":
             yield f"filter.on_error is {on_error!r}, but there is no filter.function that could fail"

@@ -277,7 +277,7 @@ def _contradictions(settings: Settings) -> Iterable[str]:
     yield from upstreams.wrong([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.wrong(settings.text("filter.sql"), settings.text("filter.function"), settings.text("filter.on_error"), settings.failover)
+    yield from filters.wrong({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
     master = settings.text("replicator.master")
     if master and not MASTER.fullmatch(master):
         yield f"replicator.master: spark://host:port is expected, not {master!r}"

@@ -44,7 +44,7 @@ class Topic:
 
 def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:
     """The topics by name, without those that do not exist; KafkaException when the cluster does not answer."""
-    cluster_id = client.describe_cluster(request_timeout=timeout_s).result().cluster_id
+    id_ = str(client.describe_cluster(request_timeout=timeout_s).result().cluster_id)
     found = {}
     futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s) if names else {}
     for name, future in futures.items():
@@ -55,8 +55,14 @@ def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQ
                 raise
         else:
             topic_id = str(topic.topic_id)
-            found[name] = Topic(name, "" if topic_id == NO_TOPIC_ID else topic_id, len(topic.partitions), cluster_id)
+            found[name] = Topic(name, "" if topic_id == NO_TOPIC_ID else topic_id, len(topic.partitions), id_)
     return found
+
+
+def cluster_id(cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> str:
+    """The id that the cluster's brokers agree on."""
+    return once_reachable(cluster, client, timeout_s,
+                          lambda: str(client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result().cluster_id))
 
 
 def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:

@@ -33,7 +33,7 @@ from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
 from deduplicator.rule import decide
-from deduplicator.sieve import Sieve, Sifted
+from deduplicator.sieve import Sifted, Sifting
 from deduplicator.start import Assigned, Starter
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Batch, Record, by_partition
@@ -61,6 +61,7 @@ class Work:
     stale: int = 0
     holes: int = 0
     filtered: int = 0
+    cycles: int = 0
 
     def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> None:
         """Decide a batch; SourceRecreated before anything of another topic's records is taken. What the filter leaves out is accepted, and not written."""
@@ -71,9 +72,10 @@ class Work:
                 raise _recreated(origin.source_identity, source_identity)
         records, source_offsets = batch.records(decision.accepted, zero_timestamp_ms), [origin.source_offset for origin in accepted]
         if sift is not None:
-            records, source_offsets, parked = sift(records, source_offsets)
+            records, source_offsets, parked, cycles = sift(records, source_offsets)
             self.parked += parked
-            self.filtered += len(accepted) - len(records) - len(parked)
+            self.cycles += cycles
+            self.filtered += len(accepted) - len(records) - len(parked) - cycles
         self.records += records
         self.source_offsets += source_offsets
         self.rule, self.next_offset = decision.state, batch.next_offset
@@ -86,7 +88,8 @@ class Work:
 class Loop:
     """The state of one worker: what it holds for each of its partitions of the intermediate topics; `routes` says by topic where they lead."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], starter: Starter, destination: Destination, pulse: Pulse) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], starter: Starter, destination: Destination, pulse: Pulse,
+                 sieve: Sifting | None = None) -> None:
         self.routes = routes
         self.starter = starter
         self.destination = destination
@@ -99,7 +102,7 @@ class Loop:
         self.intermediate: Intermediate
         self.records_max = settings.number("deduplicator.transaction_records")
         self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
-        self.sieve = Sieve(settings.text("filter.function"), settings.text("filter.on_error") == "park") if settings.text("filter.function") else None
+        self.sieve = sieve
 
     def round(self) -> None:
         """Steps 1 to 6, or the way back after a failure."""
@@ -222,7 +225,7 @@ class Loop:
         RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
         RECORDS_OUT.labels("deduplicator", *destination).inc(written)
         for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
-                               ("parked", len(work.parked))):
+                               ("cycle", work.cycles), ("parked", len(work.parked))):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
         if work.records:

@@ -10,7 +10,7 @@ that say where it came from and what was wrong. What is parked is not counted in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from common import filters
 from common.errors import FilterFailed
@@ -30,6 +30,15 @@ class Sifted(NamedTuple):
     source_offsets: list[int]
     """Of the records that pass."""
     parked: list[Record]
+    cycles: int = 0
+    """How many came from where they were to go (`deduplicator.provenance`); they are left out."""
+
+
+class Sifting(Protocol):
+    """Something between the rule and the transaction."""
+
+    def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
+        """Decide over accepted records of a source partition, in order; it may not change its mind."""
 
 
 class Sieve:

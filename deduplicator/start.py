@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import candidates, mapping, positions, topics
+from common import candidates, filters, mapping, positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.group import Group
@@ -80,7 +80,7 @@ class Starter:
         self.reader = reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
         self.group = Group(settings, self.admin)
-        self.filters = bool(settings.text("filter.sql") or settings.text("filter.function"))
+        self.filters = any(map(settings.text, filters.SETTINGS))
 
     def start(self, places: Iterable[Place]) -> Start:
         """Frontiers for these partitions of intermediate topics; a Stop when one is refused. Waits while the cluster is silent."""

@@ -20,6 +20,7 @@ from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.joined import Joined
 from deduplicator.loop import Loop
+from deduplicator.provenance import sifting
 from deduplicator.start import Starter
 from deduplicator.transaction import InTurn, TransactionalProducer
 
@@ -76,7 +77,7 @@ class Worker:
         self.producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
         points.at("two: initialised")
         self.starter = Starter(settings, self.routes, self.pulse.beat)
-        self.loop = Loop(settings, self.routes, self.starter, KafkaDestination(self.producers), self.pulse)
+        self.loop = Loop(settings, self.routes, self.starter, KafkaDestination(self.producers), self.pulse, sifting(settings))
         self.intermediate = self.loop.intermediate = Intermediate(
             stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
         if self.routes:

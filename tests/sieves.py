@@ -34,6 +34,12 @@ def forgets(record: SourceRecord) -> bool:
     return None  # type: ignore[return-value]
 
 
+def unmarked(record: SourceRecord) -> bool:
+    """Fails on a record that has the header `via` already."""
+    assert "via" not in dict(record.headers)
+    return True
+
+
 def passing(records: list[Record]) -> list[Record]:
     """What `no_thirds` lets pass, in order."""
     return [record for record in records if number(record.value) % 3]

@@ -247,12 +247,12 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clu
     clusters.source.write(topic, more_records())
     service = start(topic, "deduplicator")
     until(lambda: service.ask("/readyz")[0] == 200, "the worker is a member")
-    service.signal("deduplicator", "STOP")
+    service.signal("deduplicator", "SIGSTOP")
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
     everything = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in clusters.destination.ends(f"{topic}-proxy").items()]
     for deleted in clusters.destination.admin.delete_records(everything).values():
         deleted.result()
-    service.signal("deduplicator", "CONT")
+    service.signal("deduplicator", "SIGCONT")
     until(lambda: service.metric("reo_frontier_rereads_total") >= 1, "the frontier is read again", 20)
     service.says("is gone from the intermediate topic")
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))

@@ -114,8 +114,10 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_FILTER_FUNCTION": "no_such_thing"}, "filter.function: module:function is expected"),
     ({"REO_FILTER_FUNCTION": "tests.sieves:no_such_thing"}, "filter.function tests.sieves:no_such_thing can not be used: AttributeError"),
     ({"REO_FILTER_FUNCTION": "tests.sieves:__doc__"}, "it can not be called"),
+    ({"REO_PROVENANCE_HEADER": "via", "REO_SOURCE_MODE": "failover"}, "provenance.header and source.mode=failover"),
+    ({"REO_PROVENANCE_HEADER": "__origin"}, "provenance.header may not begin with __"),
     ({"REO_FILTER_ON_ERROR": "park"}, "there is no filter.function that could fail"),
-    ({"REO_FILTER_SQL": "partition = 0", "REO_SOURCE_MODE": "failover"}, "a filter and source.mode=failover"),
+    ({"REO_FILTER_SQL": "partition = 0", "REO_SOURCE_MODE": "failover"}, "filter.sql and source.mode=failover"),
 ])
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], part: str) -> None:
     """Values that are right one by one and wrong together, and names that no broker would take."""

@@ -1,0 +1,47 @@
+"""Copies that go round: a header that says through which clusters a record came, and its use against A → B → A.
+
+A copy from A to B and one from B to A of the same topics would send every record round for ever. A topic that is its own copy's source is refused when
+it is prepared (`common.topics`); a way over two copies shows in the records only. With `provenance.header` every record that is written gets one header
+more, behind its own, whose value is the id of the cluster that it was copied from; a record that has the destination's id in such a header came from there,
+and is accepted without being written, as with a filter. The header stays, and one is added by each copy, so longer ways round end too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common import topics
+from common.kafka_clients import admin
+from common.routes import Place
+from common.settings import Settings
+from deduplicator.sieve import Sieve, Sifted, Sifting
+from deduplicator.unwrap import Record
+
+
+class Provenance:
+    """Marks what passes; `sieve` is asked about what did not come from the destination."""
+
+    def __init__(self, header: str, source_cluster_id: str, destination_cluster_id: str, sieve: Sifting | None = None) -> None:
+        self.mark = (header, source_cluster_id.encode())
+        self.own = (header, destination_cluster_id.encode())
+        self.sieve = sieve
+
+    def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
+        """What came from the destination is left out; the rest goes on to the filter, if there is one, and is marked."""
+        new = [position for position, (_, _, headers, _) in enumerate(records) if not headers or self.own not in headers]
+        sifted = Sifted([records[position] for position in new], [source_offsets[position] for position in new], [])
+        if self.sieve:
+            sifted = self.sieve.sift(source, sifted.records, sifted.source_offsets)
+        marked = [(key, value, [*(headers or []), self.mark], timestamp_ms) for key, value, headers, timestamp_ms in sifted.records]
+        return Sifted(marked, sifted.source_offsets, sifted.parked, len(records) - len(new))
+
+
+def sifting(settings: Settings) -> Sifting | None:
+    """What these settings put between the rule and the transaction; None when all that is accepted is written as it is."""
+    function, header = settings.text("filter.function"), settings.text("provenance.header")
+    sieve = Sieve(function, settings.text("filter.on_error") == "park") if function else None
+    if not header:
+        return sieve
+    timeout_s = settings.number("connect_timeout_s")
+    source, destination = (topics.cluster_id(cluster, admin(cluster, settings), timeout_s) for cluster in (settings.source, settings.destination))
+    return Provenance(header, source, destination, sieve)
