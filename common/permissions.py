@@ -37,6 +37,7 @@ RECOVER: tuple[Command, ...] = ("recover", "recover --apply")
 TOPICS: tuple[Command, ...] = ("topics", "topics --apply")
 MAKING: tuple[Command, ...] = (*STAGES, "recover --apply", "topics --apply")
 OFFSETS: tuple[Command, ...] = ("offsets translate", "offsets translate --apply")
+PARKED = "parked topic"
 REFUSED = "AUTHORIZATION_FAILED"
 TRANSACTIONAL_ID = f"TRANSACTIONAL_ID_{REFUSED}"
 FLAGS = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--resource-pattern-type prefixed --transactional-id"}
@@ -55,7 +56,10 @@ class Permission:
 
     def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
         """The names of the resource in one service, of a topic one for each route; `group` is the command line's."""
-        field = {"source.topic": "source_topic", "destination.topic": "destination_topic", "intermediate.topic": "intermediate_topic"}.get(self.named_by)
+        if self.named_by == PARKED and settings.text("filter.on_error") != "park":
+            return []
+        field = {"source.topic": "source_topic", "destination.topic": "destination_topic", "intermediate.topic": "intermediate_topic",
+                 PARKED: "parked_topic"}.get(self.named_by)
         if field:
             return list(dict.fromkeys(str(getattr(route, field)) for route in routes))
         return [{"application": settings.application, "application-": f"{settings.application}-", "--group": group}[self.named_by]]
@@ -81,6 +85,9 @@ PERMISSIONS: tuple[Permission, ...] = (
     Permission("destination", "Topic", "intermediate.topic", "Describe", ("recover", *OFFSETS, *TOPICS), "the group's offsets on it; its partitions"),
     Permission("destination", "Topic", "intermediate.topic", "Write", ("run replicator",), "what was read at the source"),
     Permission("destination", "Topic", "intermediate.topic", "Delete", ("run deduplicator",), "records whose copy is committed are deleted"),
+    Permission("destination", "Topic", PARKED, "Create", STAGES, "only if reo is to make the topic"),
+    Permission("destination", "Topic", PARKED, "Describe", ("run replicator",), "that it is there"),
+    Permission("destination", "Topic", PARKED, "Write", ("run deduplicator",), "records on which the filter fails"),
     Permission("destination", "Group", "application", "Read", ("run deduplicator", "recover --apply"), "its members; the frontier"),
     Permission("destination", "Group", "application", "Describe", ("run replicator", "recover", *OFFSETS), "the frontier"),
     Permission("destination", "Group", "--group", "Describe", ("offsets translate",), "the offsets that it has there"),

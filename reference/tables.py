@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from common import client_options, mirror_names
 from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, StageFailed, Stop
-from common.permissions import PERMISSIONS
+from common.permissions import PARKED, PERMISSIONS
 from common.settings_table import SETTINGS, Setting
 
 STOPS = "how-to/stops.md"
@@ -59,7 +59,8 @@ def permissions_table() -> str:
     return "\n".join(["| cluster | resource | name | operation | needed by `reo …` | for |", "|---|---|---|---|---|---|", *rows])
 
 
-NAMES = {"application-": "`application` and a hyphen, prefixed", "--group": "the group of `--group`"}
+NAMES = {"application-": "`application` and a hyphen, prefixed", "--group": "the group of `--group`",
+         PARKED: "with `filter.on_error=park`: `<destination.topic>-parked`"}
 
 
 def _names(setting: Setting) -> str:

@@ -53,7 +53,8 @@ class Stand:
 
     def environment(self, topic: str, principal: str) -> dict[str, str]:
         """Of a command that enters both clusters as this principal."""
-        found = settings(self.clusters, topic, {"connect_timeout_s": "5"})
+        parks = {"filter_function": "tests.sieves:every", "filter_on_error": "park"} if principal.startswith("run") else {}
+        found = settings(self.clusters, topic, {"connect_timeout_s": "5"} | parks)
         for side, cluster in (("SOURCE", self.source), ("DESTINATION", self.destination)):
             found |= {f"REO_{side}_{name.upper()}": value for name, value in cluster.access(principal).items()}
         return found
@@ -102,6 +103,7 @@ def topics_of_cases(stand: Stand) -> dict[str, str]:
     for state, name in names.items():
         stand.source.cluster.create(name, PARTITIONS + 1)
         if state != "missing":
+            stand.destination.cluster.create(f"{name}-parked", 1)
             for made in (name, f"{name}-proxy"):
                 stand.destination.cluster.create(made, PARTITIONS + (state == "there"), **({"max_message_bytes": "2000000"} if made != name else {}))
         for command in COMMANDS:
@@ -138,6 +140,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
     """Two services with a principal each, nothing to create: an exact copy, a restart that checks the destination, and the commands beside it."""
     stand.source.cluster.create(topic, PARTITIONS)
     stand.destination.cluster.create(topic, PARTITIONS)
+    stand.destination.cluster.create(f"{topic}-parked", 1)
     stand.destination.cluster.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000000")
     for command in COMMANDS:
         stand.allow(topic, PRINCIPALS[command], [row for row in needed([command]) if row.operation not in ("Create", "Alter")])
