@@ -22,6 +22,7 @@ TRANSACTION_ERRORS = Counter("reo_transaction_errors", "Calls of stage two's pro
 TRANSACTION_RECORDS = Histogram("reo_transaction_records", "Records of a committed transaction.",
                                 buckets=(1, 10, 100, 1000, 5000, 10_000, 20_000, 50_000, 90_000))
 TRANSACTION_SECONDS = Histogram("reo_transaction_seconds", "From begin to commit.", buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20))
+QUEUE_FULL = Counter("reo_producer_queue_full", "Times that stage two had to wait because its producer's queue was full.")
 REREADS = Counter("reo_frontier_rereads", "Times that stage two read its frontiers again after a failure, and did what was not committed once more.")
 COPY_SECONDS = Histogram("reo_copy_seconds", "From a record's timestamp to its commit at the destination: the first of each partition in a transaction.",
                          ("topic",), buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from common import points
+from common.metrics import QUEUE_FULL
 from common.routes import Place
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
@@ -94,6 +95,7 @@ class KafkaDestination:
             try:
                 self._client.produce(place.topic, value, key, place.partition, None, on_delivery, timestamp_ms, headers)  # type: ignore[arg-type]
             except BufferError:
+                QUEUE_FULL.inc()
                 self._client.poll(0.05)
             else:
                 return

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import prometheus_client.parser
 import pytest
+from prometheus_client.metrics import MetricWrapperBase
 
+from common import metrics
 from reo.demo.broker import free_port
+from reo.health import RESTARTS
 from tests.conftest import Start
-from tests.kafka import Clusters, spread, until
+from tests.kafka import ROOT, Clusters, spread, until
 from tests.service import kill
 from tests.stage_one import frontiers_are_made, wrapped
 
@@ -96,3 +99,12 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
     assert group in groups
     assert not re.search(rf"reo-{topic}", " ".join(groups))
     service.stop()
+
+
+def test_every_metric_that_the_page_names_is_there() -> None:
+    """README's names are metrics of the code, as Prometheus is shown them."""
+    there = {sample for metric in (*vars(metrics).values(), RESTARTS) if isinstance(metric, MetricWrapperBase)
+             for sample in (metric._name, f"{metric._name}_total")}
+    named = set(re.findall(r"`(reo_[a-z_]+)", (ROOT / "README.md").read_text()))
+    assert len(named) > 20
+    assert {name for name in named if not name.endswith("_")} <= there
