@@ -32,7 +32,7 @@ class Provenance:
         sifted = Sifted([records[position] for position in new], [source_offsets[position] for position in new], [])
         if self.sieve:
             sifted = self.sieve.sift(source, sifted.records, sifted.source_offsets)
-        marked = [(key, value, [*(headers or []), self.mark], timestamp_ms) for key, value, headers, timestamp_ms in sifted.records]
+        marked: list[Record] = [(key, value, [*(headers or []), self.mark], timestamp_ms) for key, value, headers, timestamp_ms in sifted.records]
         return Sifted(marked, sifted.source_offsets, sifted.parked, len(records) - len(new))
 
 

@@ -17,4 +17,4 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 
 def facts(refused: ReoError | None) -> dict[str, Any] | None:
     """For JSON: which error it is, the exit code that it ends a command with, and its text."""
-    return refused and {"error": type(refused).__name__, "exit_code": refused.exit_code, "message": str(refused)}
+    return None if refused is None else {"error": type(refused).__name__, "exit_code": refused.exit_code, "message": str(refused)}
