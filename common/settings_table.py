@@ -112,7 +112,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("filter.on_error", "text", "stop", "A record on which `filter.function` fails: `stop`, or `park` it on the topic `<destination topic>-parked`.",
             choices=("stop", "park")),
     Setting("provenance.header", "text", "", "Every copied record gets a header of this name with the id of the cluster that it was copied from; "
-            "one that came from the destination is not copied back, see [Copies that go round](#copies-that-go-round)."),
+            "one that came from the destination is not copied back, see [Copies that go round](how-to/topics.md#copies-that-go-round)."),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
             ("STREAMS_REPLICATION_FACTOR",), least=-1, most=32767),
     Setting("producer.linger_ms", "integer", 0, "How long stage one's batches wait for more records; under load they are full without it. kafka-reo: 10.",

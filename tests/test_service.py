@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import prometheus_client.parser
@@ -14,7 +17,7 @@ from reo.demo.broker import free_port
 from reo.health import RESTARTS
 from tests.conftest import Start
 from tests.kafka import ROOT, Clusters, spread, until
-from tests.service import kill
+from tests.service import kill, settings
 from tests.stage_one import frontiers_are_made, wrapped
 
 NAMED = {
@@ -101,10 +104,52 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
     service.stop()
 
 
-def test_every_metric_that_the_page_names_is_there() -> None:
-    """README's names are metrics of the code, as Prometheus is shown them."""
+def test_every_metric_that_a_page_names_is_there() -> None:
+    """The names on all pages are metrics of the code, as Prometheus is shown them."""
     there = {sample for metric in (*vars(metrics).values(), RESTARTS) if isinstance(metric, MetricWrapperBase)
              for sample in (metric._name, f"{metric._name}_total")}
-    named = set(re.findall(r"`(reo_[a-z_]+)", (ROOT / "README.md").read_text()))
-    assert len(named) > 20
-    assert {name for name in named if not name.endswith("_")} <= there
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
+    assert len(named) > 30
+    assert {name.removesuffix("_bucket") for name in named} <= there
+
+
+def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:
+    """A host by another name, and a broker that is not there: the same clusters, so the copy goes on where it was."""
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, spread(range(100), 2))
+    assert start(topic, "--stop-at-end").ends() == 0
+    clusters.source.write(topic, spread(range(100, 200), 2))
+    others = {f"{side}_bootstrap_servers": f"127.0.0.1:{free_port()},{cluster.address.replace('127.0.0.1', 'localhost')}"
+              for side, cluster in (("source", clusters.source), ("destination", clusters.destination))}
+    service = start(topic, "--stop-at-end", **others)
+    assert service.ends() == 0, service.tail()
+    assert clusters.differences(topic) == []
+
+
+LIBRARY = """
+import os
+import threading
+from common.settings import load
+from deduplicator import worker
+from replicator import stage
+
+settings = load(os.environ)
+copied = threading.Event()
+two = threading.Thread(target=worker.run, args=(settings, 0, copied.is_set))
+two.start()
+stage.work(settings, lambda: False)
+copied.set()
+two.join()
+"""
+
+
+def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
+    """Called from Python, in one process: stage one ends when all is copied, stage two when it is told to."""
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, spread(range(RECORDS), 2))
+    environment = {"PATH": os.environ["PATH"]} | settings(clusters, topic, {"stop_at_end": "true"})
+    done = subprocess.run([sys.executable, "-c", LIBRARY], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert clusters.differences(topic) == []
+    assert clusters.destination.written(topic) == RECORDS
