@@ -11,6 +11,7 @@ import pytest
 from common.settings_table import SETTINGS
 from reference import code_map, formats, interfaces, pages, tables
 from reo import cli
+from tests.test_service import LIBRARY
 
 ROOT = pages.ROOT
 README = ROOT / "README.md"
@@ -137,3 +138,8 @@ def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     assert {name for name in used - known - NO_SETTINGS if not name.startswith(beginnings)} == set()
     words = {words.split()[0] for words, _, _ in interfaces.commands(cli.parser())}
     assert set(re.findall(r"`reo ([a-z]+)", page.read_text())) <= words
+
+
+def test_the_program_in_the_reference_is_the_one_that_is_tested() -> None:
+    """The lines of Python that call both stages."""
+    assert LIBRARY.strip() in (ROOT / "docs" / "reference.md").read_text()

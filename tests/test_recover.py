@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -137,6 +138,22 @@ def test_an_older_metadata_string_of_ours(clusters: Clusters, topic: str, start:
     until(lambda: service.metric("reo_torn_records_total") == FIRST - 40, "what is there already was moved over")
     service.stop()
     goes_on(clusters, topic, start, records, **LEAVES_AT_ONCE)
+
+
+def test_a_destination_that_lost_its_newest_records(clusters: Clusters, topic: str, start: Start) -> None:
+    """The frontier counts five records more than are there: the service stops with 26, `recover` finds what is left, and the lost ones are written again."""
+    records = spread(range(2 * FIRST), PARTITIONS)
+    copied(clusters, topic, start, records, **LEAVES_AT_ONCE)
+    nobody_is_in(clusters.destination, topic)
+    commit = commits(clusters.destination, topic)[0]
+    ahead = decode(commit.metadata)
+    ahead = replace(ahead, rule=ahead.rule._replace(frontier=ahead.rule.frontier + 5, link=None), sent=ahead.sent + 5)
+    set_back(clusters.destination, topic, {0: Commit(commit.intermediate_offset, ahead.encode())})
+    clusters.source.write(topic, records[FIRST:])
+    stopped(start(topic, "deduplicator", **LEAVES_AT_ONCE), 26, "DestinationTruncated", f"{topic}-0", "lacks records that were committed")
+    nobody_is_in(clusters.destination, topic)
+    assert "source offset 49 (50 of 50 records compared)" in recover(clusters, topic, "--apply").stdout
+    goes_on(clusters, topic, start, records, source_has=2 * FIRST, **LEAVES_AT_ONCE)
 
 
 def test_a_foreign_record_at_the_destination(clusters: Clusters, topic: str, start: Start) -> None:

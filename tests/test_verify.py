@@ -1,0 +1,81 @@
+"""`reo verify` on real brokers: whether two topics are equal, the first difference of each partition, and an exit code that says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.judge import Record
+from tests.kafka import ROOT, Clusters, plain, spread
+from tests.service import settings
+
+PARTITIONS = 2
+RECORDS = 1000
+Written = list[tuple[int, Record]]
+
+
+def verify(clusters: Clusters, topic: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as an operator does."""
+    done = subprocess.run([sys.executable, "-m", "reo", "verify"], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, {}),
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def written(clusters: Clusters, topic: str, source: Written, copy: Written) -> None:
+    """Both topics, by hand."""
+    for cluster, records in ((clusters.source, source), (clusters.destination, copy)):
+        cluster.create(topic, PARTITIONS)
+        cluster.write(topic, records)
+
+
+def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
+    """Exit code 0, and every record counted: an aborted transaction on one side is no difference, nor is what its markers do to the offsets."""
+    records = spread(range(RECORDS), PARTITIONS)
+    written(clusters, topic, records[:600], records)
+    aborting = clusters.source.producer(transactional_id=topic)
+    aborting.init_transactions(30)
+    aborting.begin_transaction()
+    aborting.produce(topic, b"nobody sees this", partition=0)
+    assert aborting.flush(30) == 0
+    aborting.abort_transaction(30)
+    clusters.source.write(topic, records[600:])
+    done = verify(clusters, topic)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{topic}-0: 500 records equal\n{topic}-1: 500 records equal\n{RECORDS} records compared in " in done.stdout
+    assert done.stdout.endswith("exact\n")
+
+
+DIFFERENT = {
+    "missing": (lambda there: there[:-2], "2 records are missing, from source offset 498 on"),
+    "missing in the middle": (lambda there: there[:100] + there[101:], "key, value, headers, timestamp differ between source offset 100"),
+    "twice": (lambda there: [*there, there[-1]], "1 records too many, from destination offset 500 on"),
+    "another value": (lambda there: [*there[:7], there[7]._replace(value=b"changed"), *there[8:]], "-1: 7 records equal; value differ between source offset 7"),
+    "another timestamp": (lambda there: [there[0]._replace(timestamp_ms=1), *there[1:]], "timestamp differ between source offset 0"),
+    "a header more": (lambda there: [*there[:-1], there[-1]._replace(headers=(*there[-1].headers, ("x", None)))], "headers differ between source offset 499"),
+}
+
+
+@pytest.mark.parametrize("anomaly", DIFFERENT)
+def test_the_first_difference_is_shown(clusters: Clusters, topic: str, anomaly: str) -> None:
+    """Exit code 30, the partition and both places; the other partition is still compared to its end."""
+    change, shown = DIFFERENT[anomaly]
+    records = spread(range(RECORDS), PARTITIONS)
+    changed = change([record for partition, record in records if partition == 1])
+    written(clusters, topic, records, [(0, record) for partition, record in records if partition == 0] + [(1, record) for record in changed])
+    done = verify(clusters, topic)
+    assert done.returncode == 30, done.stdout + done.stderr
+    assert f"{topic}-0: 500 records equal\n" in done.stdout
+    assert shown in done.stdout, done.stdout
+    assert "1 of 2 partitions differ" in done.stdout
+
+
+def test_without_a_copy_it_says_so(clusters: Clusters, topic: str) -> None:
+    """Exit code 11: nothing was copied yet."""
+    clusters.source.create(topic, PARTITIONS)
+    clusters.source.write(topic, [(0, plain(0))])
+    done = verify(clusters, topic)
+    assert done.returncode == 11
+    assert "nothing was copied to it yet" in done.stderr
