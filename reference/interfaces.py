@@ -56,4 +56,5 @@ def metrics_table() -> str:
 
 def _exposed(metric: MetricWrapperBase) -> str:
     """Counters end in `_total` there; a histogram is three series, of which the name is the beginning."""
-    return metric._name + {"counter": "_total", "histogram": "_bucket`, `…_sum`, `…_count"}.get(metric._type, "")
+    ending = {"counter": "_total", "histogram": "_bucket`, `…_sum`, `…_count"}.get(str(metric._type), "")
+    return f"{metric._name}{ending}"
