@@ -1,0 +1,208 @@
+"""What is applied to a Kubernetes cluster: valid by the API's own schemas, allowed where pod security is restricted, and with settings that reo takes."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from common.settings import is_ours, load
+from tests.kafka import ROOT
+
+DEPLOY = ROOT / "deploy" / "kubernetes"
+SINGLE = ROOT / "k8s-deployment.yml"
+VERSIONS = ("1.29", kubernetes_validate.latest_version())
+"""Of the API: one that long-lived clusters have, and the newest that the schemas are there for."""
+NOT_KUBERNETES = {"ServiceMonitor", "Kustomization", "Component"}
+PODS = [SINGLE, DEPLOY / "base" / "replicator.yaml", DEPLOY / "base" / "deduplicator.yaml"]
+VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+"""What the Pod Security Standard "restricted" allows."""
+
+
+def named(path: Path) -> str:
+    """The path as a test's name."""
+    return str(path.relative_to(ROOT))
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """What a file has."""
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def workload(path: Path) -> dict[str, Any]:
+    """The one object of a file that starts pods."""
+    (found,) = documents(path)
+    return found
+
+
+def objects() -> list[Path]:
+    """Every file with objects of Kubernetes' own."""
+    return [SINGLE, *(path for path in sorted(DEPLOY.rglob("*.yaml")) if isinstance(yaml.safe_load(path.read_text()), dict)
+                      and documents(path)[0]["kind"] not in NOT_KUBERNETES)]
+
+
+def valid(thing: dict[str, Any], version: str) -> None:
+    """ValidationError for what the API would refuse, and for a field that it does not know."""
+    kubernetes_validate.validate(thing, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("path", objects(), ids=named)
+def test_the_api_takes_it(path: Path, version: str) -> None:
+    """Each object is valid by the schema of its kind."""
+    for thing in documents(path):
+        valid(thing, version)
+
+
+def test_the_schema_refuses_what_is_wrong() -> None:
+    """A field that there is not, and a value of another kind."""
+    for wrong in ({"replica": 1}, {"replicas": "two"}):
+        thing = workload(SINGLE)
+        thing["spec"] |= wrong
+        with pytest.raises(kubernetes_validate.ValidationError):
+            valid(thing, VERSIONS[-1])
+
+
+@pytest.mark.parametrize("path", PODS, ids=named)
+def test_pods_are_restricted(path: Path) -> None:
+    """The Pod Security Standard "restricted", and more: nothing writable but /tmp, no token of the cluster, no variables of its Services."""
+    pod = workload(path)["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(pod)
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert all(set(volume) - {"name"} <= VOLUMES for volume in pod["volumes"])
+    assert pod["enableServiceLinks"] is False
+    assert pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
+    assert {"requests", "limits"} <= set(container["resources"])
+    probes = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert {probe["path"] for probe in probes.values()} == {"/livez", "/readyz"}
+    assert probes["readinessProbe"]["path"] == "/readyz"
+    assert {probe["port"] for probe in probes.values()} == {port["name"] for port in container["ports"]}
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    """What the container has in its environment; a name that the pod gives stands for itself."""
+    given = {}
+    for source in container.get("envFrom", ()):
+        assert source["configMapRef"]["name"] == "reo-settings"
+        given |= variables(DEPLOY / "base" / "settings.env")
+    return given | {entry["name"]: str(entry.get("value", "of-the-pod")) for entry in container["env"]}
+
+
+def variables(path: Path) -> dict[str, str]:
+    """As kustomize reads a file of variables."""
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("path", PODS, ids=named)
+def test_reo_takes_the_settings(path: Path) -> None:
+    """No name is unknown, none is missing; each pod says which instance it is, and pods that can be several are not all the same one."""
+    thing = workload(path)
+    (container,) = thing["spec"]["template"]["spec"]["containers"]
+    given = environment(container)
+    assert all(map(is_ours, given))
+    loaded = load(given)
+    assert loaded.number("metrics.port") in {port["containerPort"] for port in container["ports"]}
+    if thing["kind"] == "StatefulSet":
+        assert {"name": "REO_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}} in container["env"]
+    else:
+        assert thing["spec"]["replicas"] == 1
+        assert thing["spec"]["strategy"] == {"type": "Recreate"}
+        assert "REO_INSTANCE" in given
+
+
+def test_the_examples_settings_are_taken_too() -> None:
+    """What it adds to the base's, and changes of it."""
+    given = variables(DEPLOY / "base" / "settings.env") | variables(DEPLOY / "example" / "settings.env")
+    password = given.pop("REO_SOURCE_SASL_PASSWORD_FILE")
+    assert password.startswith(workload_patched()[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"])
+    assert load(given | {"REO_SOURCE_SASL_PASSWORD": "x"}).application == "orders-copy"
+
+
+def kustomizations() -> list[Path]:
+    """Every folder that kustomize is told of."""
+    return sorted(path.parent for path in DEPLOY.rglob("kustomization.yaml"))
+
+
+def referred(folder: Path) -> Iterator[Path]:
+    """All that a kustomization names."""
+    (told,) = documents(folder / "kustomization.yaml")
+    yield from (folder / name for name in (*told.get("resources", ()), *told.get("components", ())))
+    yield from (folder / patch["path"] for patch in told.get("patches", ()))
+    yield from (folder / name for generator in told.get("configMapGenerator", ()) for name in generator["envs"])
+
+
+@pytest.mark.parametrize("folder", kustomizations(), ids=named)
+def test_a_kustomization_names_what_is_there(folder: Path) -> None:
+    """Nothing is named that there is not, and nothing is left out."""
+    named_files = list(referred(folder))
+    assert [path for path in named_files if not path.exists()] == []
+    assert {path for path in named_files if path.parent == folder} == {path for path in folder.iterdir() if path.name != "kustomization.yaml"}
+
+
+def workload_patched() -> list[dict[str, Any]]:
+    """The base's workloads with the example's patch, which only appends to lists."""
+    (told,) = documents(DEPLOY / "example" / "kustomization.yaml")
+    (patch,) = told["patches"]
+    found = []
+    for thing in map(workload, PODS[1:]):
+        assert thing["kind"] in patch["target"]["kind"].split("|")
+        patched = copy.deepcopy(thing)
+        for operation in yaml.safe_load((DEPLOY / "example" / patch["path"]).read_text()):
+            *way, last = operation["path"].strip("/").split("/")
+            assert (operation["op"], last) == ("add", "-")
+            place: Any = patched
+            for step in way:
+                place = place[int(step) if isinstance(place, list) else step]
+            place.append(operation["value"])
+        found.append(patched)
+    return found
+
+
+def test_the_example_changes_what_is_there() -> None:
+    """Its patch fits both stages, and its image and its replicas are the base's."""
+    (told,) = documents(DEPLOY / "example" / "kustomization.yaml")
+    base = {thing["metadata"]["name"]: thing for thing in map(workload, PODS[1:])}
+    for thing in workload_patched():
+        valid(thing, VERSIONS[-1])
+    assert {entry["name"] for entry in told["replicas"]} <= set(base)
+    images = {thing["spec"]["template"]["spec"]["containers"][0]["image"].split(":")[0] for thing in base.values()}
+    assert {entry["name"] for entry in told["images"]} == images
+
+
+def test_disruptions_and_services_select_the_pods() -> None:
+    """The budget is stage two's alone: one for stage one's single pod would hold every node. The Service has the pods' port and the name they know it by."""
+    labels = {thing["kind"]: thing["spec"]["template"]["metadata"]["labels"] for thing in map(workload, PODS[1:])}
+    assert workload(DEPLOY / "base" / "disruption.yaml")["spec"]["selector"]["matchLabels"] == labels["StatefulSet"] != labels["Deployment"]
+    service = workload(DEPLOY / "base" / "service.yaml")
+    assert workload(PODS[2])["spec"]["serviceName"] == service["metadata"]["name"]
+    (monitor,) = documents(DEPLOY / "service-monitor" / "service-monitor.yaml")
+    assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [port["name"] for port in service["spec"]["ports"]]
+    (told,) = documents(DEPLOY / "base" / "kustomization.yaml")
+    assert [entry["pairs"] for entry in told["labels"]] == [service["spec"]["selector"]] == [monitor["spec"]["selector"]["matchLabels"]]
+
+
+@pytest.mark.skipif(not shutil.which("kustomize"), reason="kustomize is not installed; without it what it names and changes is held above")
+@pytest.mark.parametrize("folder", [DEPLOY / "base", DEPLOY / "example"], ids=named)
+def test_kustomize_makes_valid_objects(folder: Path) -> None:
+    """The real thing: every object that it makes is valid, and the pods find their settings."""
+    made = subprocess.run(["kustomize", "build", str(folder)], capture_output=True, text=True, check=True).stdout
+    things = [thing for thing in yaml.safe_load_all(made) if thing]
+    for thing in things:
+        if thing["kind"] not in NOT_KUBERNETES:
+            valid(thing, VERSIONS[-1])
+    (settings,) = (thing["metadata"]["name"] for thing in things if thing["kind"] == "ConfigMap")
+    pods = [thing["spec"]["template"] for thing in things if thing["kind"] in ("Deployment", "StatefulSet")]
+    assert {pod["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"] for pod in pods} == {settings}
+    assert all(pod["metadata"]["labels"]["app.kubernetes.io/name"] == "reo" for pod in pods)

@@ -1,0 +1,115 @@
+"""Prometheus itself reads configuration and rules, fires the alerts that it should, and has an answer of a real service for every panel.
+
+It is Debian's package `prometheus`, which has promtool too. Where it is not installed these tests say so; that every expression can be parsed and asks for
+what there is, tests/test_dashboard.py holds everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.children import die_with_parent
+from reo.demo.broker import free_port
+from tests.conftest import Start
+from tests.kafka import ROOT, Clusters, spread, until
+from tests.promql import panels, plain, rules
+from tests.service import Service, kill
+
+FOLDER = ROOT / "deploy" / "prometheus"
+RECORDS = 3000
+WITHOUT = ("run {{reason}}", "records", "{{candidate}}", "transaction: ", "{{cluster}}: ")
+"""What legends of what need not happen begin with: an end of a run, a torn transaction, errors, failover."""
+pytestmark = pytest.mark.skipif(not (shutil.which("prometheus") and shutil.which("promtool")), reason="Prometheus is not installed: apt-get install prometheus")
+
+
+@pytest.mark.parametrize("words", [("check", "config", "prometheus.yml"), ("check", "rules", "rules.yml"), ("test", "rules", "rules.test.yml")], ids=" ".join)
+def test_promtool_agrees(words: tuple[str, ...]) -> None:
+    """Configuration and rules are Prometheus', and each story of rules.test.yml fires its alerts and no others."""
+    done = subprocess.run(["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_has_a_story() -> None:
+    """No alert is left out of rules.test.yml."""
+    told = (FOLDER / "rules.test.yml").read_text()
+    assert [rule["alert"] for rule in rules() if f'alertname="{rule["alert"]}"' not in told] == []
+
+
+class Prometheus:
+    """A real one, with our configuration but for the address and the interval."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self.port = free_port()
+        shutil.copy(FOLDER / "rules.yml", folder)
+        configuration = (FOLDER / "prometheus.yml").read_text().replace("reo:7081", target).replace("5s", "1s")
+        (folder / "prometheus.yml").write_text(configuration)
+        self.process = subprocess.Popen(["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+                                         f"--web.listen-address=127.0.0.1:{self.port}"], preexec_fn=die_with_parent,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def ask(self, path: str, **words: str) -> Any:
+        """The data of one answer."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=5) as answer:
+            return json.load(answer)["data"]
+
+    def value(self, expression: str) -> list[Any]:
+        """The samples of an expression now."""
+        return list(self.ask("query", query=expression)["result"])
+
+    def scrapes(self) -> bool:
+        """Whether it has seen the service."""
+        try:
+            return bool(self.value("up == 1"))
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def watched(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterator[tuple[Prometheus, Service]]:
+    """A service with something to copy, and a Prometheus that scrapes it."""
+    clusters.source.create(topic, 2)
+    service = start(topic)
+    prometheus = Prometheus(tmp_path, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
+    yield prometheus, service
+    prometheus.process.terminate()
+    prometheus.process.wait()
+
+
+def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Prometheus, Service]) -> None:
+    """While a service copies, and stage two is killed once, no expression of the dashboard is empty but those of what did not happen.
+
+    Then the service ends, and that is noticed.
+    """
+    prometheus, service = watched
+    until(prometheus.scrapes, "Prometheus scrapes the service")
+    until(lambda: service.ask("/readyz")[0] == 200, "the service is ready")
+    victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    for number in range(0, RECORDS, RECORDS // 6):
+        clusters.source.write(topic, spread(range(number, number + RECORDS // 6), 2))
+        if number == RECORDS // 2:
+            kill(victim)
+        time.sleep(1)
+    clusters.copied(topic, RECORDS)
+    until(lambda: [sample["value"][1] for sample in prometheus.value("sum(reo_frontier_offset)")] == [str(RECORDS - 2)], "Prometheus has seen all", 20)
+    asked = [(panel["title"], target["legendFormat"], plain(target["expr"])) for panel in panels() for target in panel.get("targets", ())]
+
+    def empty() -> list[tuple[str, str]]:
+        return [(title, legend) for title, legend, expression in asked if not legend.startswith(WITHOUT) and not prometheus.value(expression)]
+    with contextlib.suppress(AssertionError):
+        until(lambda: not empty(), "every panel has data", 20)
+    assert empty() == []
+    assert prometheus.value("sum(reo_lag_records)")[0]["value"][1] == "0"
+    assert [alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"] == []
+    service.stop()
+    until(lambda: "ReoDown" in {alert["labels"]["alertname"] for alert in prometheus.ask("alerts")["alerts"]}, "the end is noticed", 15)
