@@ -1,6 +1,6 @@
 """The end of `make bench`: docs/performance.md and its pictures from the results of `make bench`.
 
-    python -m bench.report RESULTS.jsonl
+    python -m bench.report RESULTS.jsonl [MORE.jsonl …]
 
 The page has no figure that is not in the file: medians over the rounds, and the ratio of ours to theirs, which is what survives another machine.
 """
@@ -127,16 +127,16 @@ def picture(results: Results, to: Path) -> str:
 def main() -> None:
     """Write the page."""
     arguments = argparse.ArgumentParser(prog="python -m bench.report")
-    arguments.add_argument("results", type=Path)
-    rows = [orjson.loads(line) for line in arguments.parse_args().results.read_text().splitlines()]
-    machine, results = rows[0], Results(rows[1:])
+    arguments.add_argument("results", type=Path, nargs="+", help="of one run, or of several with --only, one after the other")
+    rows = [orjson.loads(line) for file in arguments.parse_args().results for line in file.read_text().splitlines()]
+    results = Results([row for row in rows if row["section"] != "machine"])
     DOCS.mkdir(exist_ok=True)
-    made = (f"Made with `{machine['how']}` at commit {machine['commit']}: {machine['cores']} cores, Linux {machine['linux']}, Python {machine['python']}; "
-            f"{machine['brokers']}. All lengths are {machine['scale']:g} × the usual ones.")
+    made = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
+            f"{row['brokers']}. All lengths are {row['scale']:g} × the usual ones.\n" for row in rows if row["section"] == "machine"]
     copy: dict[str, Callable[[Row], str]] = {
         "records/s": lambda row: f"{row['records_per_s']:,.0f}", "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
         "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else ""}
-    lines = [HEAD, made, "", *against(results), picture(results, DOCS / "performance.png"), *where_time_goes(results)]
+    lines = [HEAD, *made, *against(results), picture(results, DOCS / "performance.png"), *where_time_goes(results)]
     lines += listed(results, "Limits of its own: each stage alone, and a loop without transactions", "limits", copy)
     lines += listed(results, "How cost grows", "growth", copy)
     lines += listed(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})

@@ -124,7 +124,8 @@ SETTINGS: tuple[Setting, ...] = (
             ("KAFKA_CONFIG_PRODUCER_DELIVERY_TIMEOUT_MS",), least=120_000),
     Setting("producer.acks", "text", "all", "Only `all` is accepted: with less, an acknowledged record can be lost.",
             ("KAFKA_CONFIG_PRODUCER_ACKS",), choices=("all", "-1")),
-    Setting("replicator.memory_mb", "integer", 512, "Heap of stage one's JVM; Spark does not start with less than 512.", least=512, most=1_048_576),
+    Setting("replicator.memory_mb", "integer", "", "Heap of stage one's JVM; Spark does not start with less than 512. Default: 512, and 8 more for "
+            "each partition beyond 16 that the source has at the start.", least=512, most=1_048_576),
     Setting("replicator.master", "text", "", "Where stage one's tasks run: `spark://host:port` of a standalone cluster with a core for each partition of the "
             "source. Default: `local[n]`, in its own JVM."),
     Setting("replicator.batch_s", "integer", 300, "Length of a Real-Time-Mode batch. Each boundary stalls the flow for 0.3-0.5 s.", least=5, most=86_400),

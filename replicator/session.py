@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from common import client_options
 from common.errors import StageFailed
 from common.settings import Settings
-from replicator import archive, condition
+from replicator import archive, condition, memory
 
 log = logging.getLogger(__name__)
 LATE_OPTIMISER = ("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000", "-XX:Tier4CompileThreshold=300000",
@@ -84,10 +84,10 @@ def is_cluster(settings: Settings) -> bool:
     return bool(settings.text("replicator.master"))
 
 
-def java_options(settings: Settings) -> str:
+def java_options(settings: Settings, partitions: int) -> str:
     """Of the driver and of executors."""
     token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (settings.source, settings.destination))))
-    young_mb = YOUNG_PERCENT * settings.number("replicator.memory_mb") // 100
+    young_mb = YOUNG_PERCENT * memory.heap_mb(settings, partitions) // 100
     return " ".join([archive.COLLECTOR, f"-Xmn{young_mb}m", SURVIVORS, *LATE_OPTIMISER, "-XX:MaxMetaspaceSize=256m", "-XX:ReservedCodeCacheSize=96m",
                      "-Djava.net.preferIPv4Stack=true", f"-D{ALLOWED_URLS}={token_urls}"])
 
@@ -97,8 +97,8 @@ def on_cluster(settings: Settings, partitions: int) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, archive.jars())),
         "spark.cores.max": str(slots_for(partitions)),  # without it an application takes the whole cluster
-        "spark.executor.memory": f"{settings.number('replicator.memory_mb')}m",
-        "spark.executor.extraJavaOptions": java_options(settings),
+        "spark.executor.memory": f"{memory.heap_mb(settings, partitions)}m",
+        "spark.executor.extraJavaOptions": java_options(settings, partitions),
         "spark.task.maxFailures": "1",
     }
 
@@ -115,11 +115,11 @@ def start(settings: Settings, partitions: int) -> SparkSession:
     """Start the JVM; takes some seconds."""
     folder = Path(tempfile.gettempdir())
     (folder / "log4j2.properties").write_text(LOG4J)
-    heap_mb = settings.number("replicator.memory_mb")
+    heap_mb = memory.heap_mb(settings, partitions)
     configuration = {
         "spark.app.name": settings.application,
         "spark.driver.memory": f"{heap_mb}m",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m {java_options(settings)}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties -Xms{heap_mb}m {java_options(settings, partitions)}",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore",  # what no log may show

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from common import client_options
 from common.routes import Place
 from common.settings import Settings
+from replicator import memory
 
 
 def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
@@ -33,7 +34,7 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "groupIdPrefix": f"{settings.application}-replicator",
         "kafka.fetch.min.bytes": str(settings.number("source.fetch_min_bytes")),
         "kafka.max.poll.records": "1000",
-        "kafka.max.partition.fetch.bytes": "4194304",
+        "kafka.max.partition.fetch.bytes": str(memory.fetch_bytes(settings, len(starts))),
         "kafka.reconnect.backoff.max.ms": "1000",
         # One Spark task per Kafka partition is what the sequence numbers stand on: minPartitions, maxRecordsPerPartition and
         # speculation split a partition and are not set anywhere.

@@ -116,6 +116,7 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_FILTER_FUNCTION": "tests.sieves:__doc__"}, "it can not be called"),
     ({"REO_PROVENANCE_HEADER": "via", "REO_SOURCE_MODE": "failover"}, "provenance.header and source.mode=failover"),
     ({"REO_PROVENANCE_HEADER": "__origin"}, "provenance.header may not begin with __"),
+    ({"REO_REPLICATOR_MEMORY_MB": "511"}, "REO_REPLICATOR_MEMORY_MB: a whole number from 512"),
     ({"REO_FILTER_ON_ERROR": "park"}, "there is no filter.function that could fail"),
     ({"REO_FILTER_SQL": "partition = 0", "REO_SOURCE_MODE": "failover"}, "filter.sql and source.mode=failover"),
 ])
