@@ -32,6 +32,7 @@ bench: rival ## reo and MirrorMaker 2 in turn, and docs/performance.md of it (RO
 	@$(PY) -m bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ONLY),--only '$(ONLY)') --out $(or $(OUT),bench-results.jsonl)
 	@$(PICTURES)
 	@$(PY) -m bench.report $(or $(OUT),bench-results.jsonl)
+	@$(PY) -m reference
 
 faults: setup ## real faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=1 takes SEED as a run's own)
 	@$(PY) -m faults $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only '$(ONLY)') $(if $(OUT),--out $(OUT)) $(if $(REPLAY),--replay)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reference import code_map, formats, interfaces, tables
+from reference import code_map, figures, formats, interfaces, tables
 
 ROOT = Path(__file__).parent.parent
 Tables = Mapping[str, Callable[[], str]]
@@ -17,6 +17,7 @@ PAGES: Mapping[Path, Tables] = {
         "origin": formats.origin_table, "frontier": formats.frontier_table,
     },
     ROOT / "docs" / "map.md": {"map": code_map.table},
+    ROOT / "docs" / "explanation.md": {"figures": figures.beside_the_rival},
 }
 
 
