@@ -24,10 +24,8 @@ SEED = int(os.environ.get("REO_TEST_SEED") or random.SystemRandom().randrange(10
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "500"}
 """More of them: stage two takes some seconds for the whole."""
 STOP_S = 10
-SAMPLE = (
-    "SIGKILL of stage one", "SIGKILL of the JVM", "SIGKILL of stage two", "SIGKILL of both stages", "SIGKILL of everything, empty disk",
-    "SIGSTOP between offsets and commit",
-)
+SAMPLE = ("SIGKILL of the JVM", "SIGKILL of both stages", "SIGKILL of everything, empty disk", "SIGSTOP between offsets and commit")
+"""Kills of one stage alone, at each of its points: tests/test_crash_points.py."""
 
 
 @pytest.mark.parametrize("story", SAMPLE)
