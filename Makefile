@@ -2,9 +2,9 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older demo test lint reference bench faults soak report fuzz classes lock clean
+.PHONY: help setup rival older postgresql demo test lint reference bench faults soak report fuzz classes lock clean
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: ## what everything else needs; done once
 	@build/setup
@@ -15,10 +15,13 @@ rival: setup ## MirrorMaker 2 for comparisons, into jars/rival; nothing else nee
 older: setup ## a broker of Kafka 3.9 for the tests, into jars/older
 	@build/setup older
 
+postgresql: ## a PostgreSQL server for the tests, from the distribution's package
+	@build/setup postgresql
+
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-test: older ## all tests, on real brokers, two at a time (ARGS= for pytest)
+test: older postgresql ## all tests, on real brokers, two at a time (ARGS= for pytest)
 	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup ## style and types

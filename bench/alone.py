@@ -18,7 +18,7 @@ BARE = "bare"
 def stage_one(stand: Stand, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the source to the intermediate topic, which nobody reads."""
     stand.clear()
-    _first_frontiers(stand, topic, label)
+    first_frontiers(Reo(stand, topic, label, "deduplicator"))
     return copied(stand, Reo(stand, topic, label, "replicator"), [f"{topic}-proxy"], records).as_row()
 
 
@@ -27,9 +27,8 @@ def stage_two(stand: Stand, topic: str, label: str, records: int) -> dict[str, A
     return copied(stand, Reo(stand, topic, label, "deduplicator"), [topic], records).as_row()
 
 
-def _first_frontiers(stand: Stand, topic: str, label: str) -> None:
+def first_frontiers(brief: Reo) -> None:
     """Stage one begins at a frontier, and stage two makes the first one."""
-    brief = Reo(stand, topic, label, "deduplicator")
     brief.start()
     try:
         until(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)

@@ -29,7 +29,7 @@
         └── FilterFailed           35   `filter.function` or `filter.sql` can not decide a record
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
-`common.kafka_clients.translate`, and nowhere else.
+`common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -148,6 +148,11 @@ class RecordRefused(Stop):
     """A record that the destination can not hold unchanged."""
 
     exit_code = 27
+
+    def __init__(self, message: str, names_the_record: bool = False) -> None:
+        super().__init__(message)
+        self.names_the_record = names_the_record
+        """Whether the message says which one it is; otherwise the loop adds which one it most probably was."""
 
 
 class HangingTransaction(Stop):

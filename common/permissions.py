@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import candidates, topics
+from common import candidates, tables, topics
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable
 from common.routes import SAME, Route
@@ -38,6 +38,8 @@ TOPICS: tuple[Command, ...] = ("topics", "topics --apply")
 MAKING: tuple[Command, ...] = (*STAGES, "recover --apply", "topics --apply")
 OFFSETS: tuple[Command, ...] = ("offsets translate", "offsets translate --apply")
 PARKED = "parked topic"
+ONLY_OF_TOPICS = ("destination.topic", "application-")
+"""With `destination.postgresql` there is no destination topic and no transaction."""
 REFUSED = "AUTHORIZATION_FAILED"
 TRANSACTIONAL_ID = f"TRANSACTIONAL_ID_{REFUSED}"
 FLAGS = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--resource-pattern-type prefixed --transactional-id"}
@@ -96,10 +98,10 @@ PERMISSIONS: tuple[Permission, ...] = (
 )
 
 
-def needed(commands: Iterable[Command]) -> list[Permission]:
+def needed(commands: Iterable[Command], to_tables: bool = False) -> list[Permission]:
     """The rows of these commands, without a Describe that another row includes which is always needed."""
     wanted = set(commands)
-    rows = [row for row in PERMISSIONS if wanted & set(row.commands)]
+    rows = [row for row in PERMISSIONS if wanted & set(row.commands) and not (to_tables and row.named_by in ONLY_OF_TOPICS)]
     including = {(row.side, row.named_by) for row in rows if row.operation in ("Read", "Write", "Delete")}
     return [row for row in rows if row.operation != "Describe" or (row.side, row.named_by) not in including]
 
@@ -115,7 +117,7 @@ def missing(settings: Settings, commands: Iterable[Command], group: str = "") ->
     """What the clusters do not allow now, as far as they say."""
     settings = candidates.answering(settings)
     routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
-    rows = [Lacking(row, name) for row in needed(commands) for name in row.names(settings, routes, group)]
+    rows = [Lacking(row, name) for row in needed(commands, tables.named(settings)) for name in row.names(settings, routes, group)]
     found: list[Lacking] = []
     partitions: dict[str, int] = {}
     for cluster in (settings.source, settings.destination):

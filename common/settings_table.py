@@ -95,6 +95,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),
+    Setting("destination.postgresql", "secret", "", "A database to copy to instead of a topic, as a connection string (`host=… dbname=… user=… password=…` or "
+            "`postgresql://…`): a table for each topic, see [To PostgreSQL](how-to/postgresql.md)."),
+    Setting("destination.postgresql_schema", "text", "public", "Where the tables are; it has to be there."),
     Setting("destination.zero_timestamp", "text", "refuse",
             "A record with timestamp 0 (1970-01-01), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
     _options("destination.producer_options", "the producer with which stage two writes the destination (librdkafka)"),

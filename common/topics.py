@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from common import mapping, topic_config
+from common import mapping, tables, topic_config
 from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
 from common.origin import identity_of
@@ -106,7 +106,7 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
     timeout_s = settings.number("connect_timeout_s")
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     copied = sources(settings, source_admin, timeout_s)
-    names = {name for route in copied for name in (route.intermediate_topic, route.destination_topic)}
+    names = {name for route in copied for name in (route.intermediate_topic, *([] if tables.named(settings) else [route.destination_topic]))}
     parked = {route.parked_topic: source for route, source in copied.items() if settings.text("filter.on_error") == "park"}
     for name in names & parked.keys():
         raise SettingsInvalid(f"records are to be parked on {name}, which is a destination or an intermediate topic: rename one")
@@ -157,17 +157,18 @@ def _partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[s
 
 def _make_both(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
                existing: Mapping[str, Topic], wanted: int) -> None:
-    """The intermediate and the destination topic of a route, made or extended, and looked at."""
+    """The intermediate and the destination topic of a route, made or extended, and looked at. (Tables are stage two's to make.)"""
     there, replication = all_config(source_admin, settings.source, source.name), settings.number("topics.replication_factor")
     between = NewTopic(route.intermediate_topic, source.partitions, replication, config=topic_config.for_intermediate(there))
     if route.intermediate_topic not in existing:  # first: a topic that is there tells which configurations the brokers know
         make(destination_admin, settings.destination, None, between)
-    known = all_config(destination_admin, settings.destination, route.intermediate_topic)
-    destination = existing.get(route.destination_topic)
-    for name, reason in topic_config.refused(there, known).items() if destination is None else ():
-        log.info("%s of the source topic %s is not taken over: %s", name, source.name, reason)
-    make(destination_admin, settings.destination, destination, NewTopic(
-        route.destination_topic, wanted, replication, config=topic_config.for_copy(there, known)))
+    if not tables.named(settings):
+        known = all_config(destination_admin, settings.destination, route.intermediate_topic)
+        destination = existing.get(route.destination_topic)
+        for name, reason in topic_config.refused(there, known).items() if destination is None else ():
+            log.info("%s of the source topic %s is not taken over: %s", name, source.name, reason)
+        make(destination_admin, settings.destination, destination, NewTopic(
+            route.destination_topic, wanted, replication, config=topic_config.for_copy(there, known)))
     if route.intermediate_topic in existing:  # extended last: a destination with fewer partitions is refused at the next start
         make(destination_admin, settings.destination, existing[route.intermediate_topic], between)
     _check_existing(destination_admin, settings, route, topic_config.limit(there))
@@ -224,6 +225,8 @@ def _check_existing(client: AdminClient, settings: Settings, route: Route, sourc
     if wrapped_limit < source_limit:  # a producer would split refused batches without end, and copy nothing
         raise TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {wrapped_limit} bytes, the source topic has up to "
                           f"{source_limit}: set its max.message.bytes to at least {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`")
+    if tables.named(settings):
+        return
     entries = all_config(client, settings.destination, route.destination_topic)
     if str(entries["message.timestamp.type"].value) != "CreateTime":
         raise TopicsUnfit(f"the destination topic {route.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "

@@ -6,10 +6,12 @@ In the order in which a record passes:
     rule.py          which records are new (pure)
     unwrap.py        from an intermediate record to the source's record
     spread.py        which destination partition, where it is not the source's number
-    destination.py   writing it to its partition
+    destination.py   writing it to its partition; postgresql.py: as rows (rows.py) of a table
     transaction.py   two producers in turn; what is certain after each failure
     loop.py          one line per step
     start.py         a partition's frontier when it is assigned: read, made, or refused
+    keeper.py        who has the frontiers and the records; table_keeper.py: a database
+    destinations.py  which destination the settings name
     check.py         the frontier held against what the destination really has
     follow.py        topics that appear later
     joined.py        a group that does not take the worker in, and nobody says so

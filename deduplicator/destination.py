@@ -7,15 +7,16 @@ Delivery reports are asked for one record per partition and transaction, the las
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from common import points
+from common.errors import StageFailed
 from common.metrics import QUEUE_FULL
-from common.routes import Place
+from common.routes import Place, Route
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
 
@@ -41,8 +42,8 @@ class Destination(Protocol):
     def begin(self) -> None:
         """Open a transaction."""
 
-    def write(self, place: Place, records: Sequence[Record]) -> None:
-        """Write records in order to one partition, in the open transaction."""
+    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+        """Write records in order to one partition, in the open transaction. Their source offsets are given by a route that is one to one."""
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
         """Commit the records together with the offsets and their metadata, which are asked for last."""
@@ -51,14 +52,22 @@ class Destination(Protocol):
         """Undo the open transaction."""
 
     def settle(self) -> None:
-        """Have everything decided that a failure left in doubt, before the frontier is read."""
+        """Have everything decided that a failure, or a predecessor, left in doubt, before the frontier is read. Waits as long as the destination is silent."""
+
+    def take_up(self, routes: Collection[Route]) -> None:
+        """Routes that have come; StageFailed when what was made for the others does not fit them."""
+
+    def close(self) -> None:
+        """Leave no transaction open."""
 
 
 class KafkaDestination:
     """Records go to a partition of a topic, with their own timestamp."""
 
-    def __init__(self, producers: InTurn) -> None:
+    def __init__(self, producers: InTurn, fit: Callable[[Collection[Route]], bool] = lambda _: True) -> None:
         self.producers = producers
+        self.fit = fit
+        """Whether the producers' batches are small enough for the destination topics of these routes."""
         self.outputs: dict[Place, Output] = {}
         self._client: Producer | None = None
         self._delivered: dict[Place, int] = {}
@@ -68,7 +77,7 @@ class KafkaDestination:
         self._delivered = {}
         self._client = self.producers.begin()
 
-    def write(self, place: Place, records: Sequence[Record]) -> None:
+    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:  # noqa: ARG002  (an offset of its own counts them)
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
@@ -121,6 +130,15 @@ class KafkaDestination:
     def settle(self) -> None:
         """Initialise what was thrown away: until then its transaction may be open, and holds readers of the topic back."""
         self.producers.initialise()
+
+    def take_up(self, routes: Collection[Route]) -> None:
+        """Batches are made for the least of the topics' limits."""
+        if not self.fit(routes):
+            raise StageFailed(f"one of {[route.destination_topic for route in routes]} takes smaller batches than this worker's producers make: starting again")
+
+    def close(self) -> None:
+        """Abort what is open."""
+        self.producers.close()
 
     def _report(self, error: object, message: Any) -> None:
         if error is None and message.offset() >= 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -22,6 +22,7 @@ from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
+from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
@@ -29,6 +30,7 @@ BATCH_RECORDS = 1000
 """So few that what is made for them stays in the processor's cache: 20,000 at once take half as long again (measured)."""
 PURGE_EVERY_S = 10.0
 METADATA_MAGIC = b"CGMDv2:"
+SHARED_OUT_ANEW = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID})
 
 
 class PositionGone(Exception):
@@ -89,6 +91,21 @@ class Intermediate:
         if generation < 0 or not member_id:
             raise StageFailed(f"this worker is not a member of the group now (generation {generation}): the transaction is not sent")
         return metadata
+
+    def commit(self, offsets: Sequence[TopicPartition]) -> None:
+        """Commit for the group outside a transaction, as this member; TransactionFailed when it is not certain.
+
+        A group that is being shared out anew takes no commits. That is passed over: whoever is given these partitions next sees to it.
+        """
+        try:
+            answers = self.consumer.commit(offsets=list(offsets), asynchronous=False) or []
+            error = next((answer.error for answer in answers if answer.error is not None), None)
+        except KafkaException as failed:
+            error = failed.args[0]
+        if error is None or error.code() in SHARED_OUT_ANEW:
+            return
+        typed = translate(error, "committing the offsets")
+        raise typed if isinstance(typed, Fenced | AccessRefused) else TransactionFailed(str(typed))
 
     @property
     def is_member(self) -> bool:

@@ -23,7 +23,7 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import points
+from common import points, tables
 from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
 from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS, Pulse
@@ -101,7 +101,7 @@ class Loop:
         """The timestamp of the last record that was committed."""
         self.intermediate: Intermediate
         self.records_max = settings.number("deduplicator.transaction_records")
-        self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else None
+        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
         self.sieve = sieve
 
     def round(self) -> None:
@@ -142,7 +142,7 @@ class Loop:
             moved = {place: self._moved(place, work) for place, work in self.work.items()}
             self._commit(moved, member)
         except RecordRefused as refused:
-            raise RecordRefused(f"{refused} {_largest(self.work)}") from None
+            raise refused if refused.names_the_record else RecordRefused(f"{refused} {_largest(self.work)}") from None
         except TransactionFailed:
             raise
         except Exception:
@@ -188,19 +188,20 @@ class Loop:
 
     def _write(self, place: Place, work: Work) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
-        records = work.records
+        records, source_offsets = work.records, work.source_offsets
         state, output = self.assigned[place], self._output(place)
         surplus = state.surplus
         if surplus is not None:
-            records = records[surplus.covers(records):]
+            covered = surplus.covers(records)
+            records, source_offsets = records[covered:], source_offsets[covered:]
             self.destination.outputs[output] = Output(surplus.known, 0)
             if not surplus.records:
                 state.surplus = None
         for there, run in state.spread(records) if state.spread else [(output, records)]:
             if run:
-                self.destination.write(there, run)
+                self.destination.write(there, run, () if state.spread else source_offsets)
         if work.parked:
-            self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked)
+            self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
         return len(records)
 
     def _moved(self, place: Place, work: Work) -> Assigned:

@@ -22,27 +22,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import candidates, filters, mapping, positions, topics
-from common.errors import ClusterUnreachable, DestinationTruncated, FrontierLost, HangingTransaction, SettingsInvalid
+from common import candidates, filters, mapping, positions, tables, topics
+from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
-from common.group import Group
-from common.kafka_clients import admin, reader
+from common.kafka_clients import admin
 from common.origin import Origin
 from common.positions import Committed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
-from deduplicator.check import Surplus, held_against_data
+from deduplicator.check import Surplus
 from deduplicator.destination import UNCOUNTED, Output
+from deduplicator.keeper import InGroup, Keeper
 from deduplicator.spread import Spread, spread
 
 log = logging.getLogger(__name__)
-BEYOND_TIMEOUT_S = 20
-"""How long after the transaction time-out offsets may stay undecided: the coordinator looks for expired ones every 10 s."""
 
 
 @dataclass(slots=True)
@@ -58,7 +56,7 @@ class Assigned:
 
 @dataclass(slots=True)
 class Start:
-    """The result for a set of partitions; `made` are those whose frontier is new and has to be committed before anything else."""
+    """The result for a set of partitions; `made` are those whose frontier is new, or said anew, and has to be committed before anything else."""
 
     assigned: dict[Place, Assigned] = field(default_factory=dict)
     outputs: dict[Place, Output] = field(default_factory=dict)
@@ -67,41 +65,36 @@ class Start:
 
 
 class Starter:
-    """Finds the frontiers of partitions; holds the clients that it asks with."""
+    """Finds the frontiers of partitions; asks the keeper of the destination, and the destination cluster for what is on the intermediate topics."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], alive: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, keeper: Keeper, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self.routes = routes
-        self.alive = alive
         self.clock = clock
         self.appeared: set[str] = set()
         """Intermediate topics of sources that were not there when the process started: whatever `source.start` is, these are copied whole."""
-        self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
-        self.reader = reader(settings.destination, settings)
-        self.admin = admin(settings.destination, settings)
-        self.group = Group(settings, self.admin)
-        self.filters = any(map(settings.text, filters.SETTINGS))
+        self.in_group = in_group
+        self.keeper = keeper
+        self.recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
 
     def start(self, places: Iterable[Place]) -> Start:
-        """Frontiers for these partitions of intermediate topics; a Stop when one is refused. Waits while the cluster is silent."""
+        """Frontiers for these partitions of intermediate topics; a Stop when one is refused. Waits while the destination is silent."""
         wanted = sorted(places)
         if not wanted:
             return Start()
-        commits = self._committed({place.topic for place in wanted})
-        routes = [self.routes[topic] for topic in {place.topic for place in wanted}]
-        names = {name for route in routes for name in (route.intermediate_topic, route.destination_topic)}
-        described = self._described(names)
-        if len(described) < len(names):
+        commits, again = self.keeper.found(wanted)
+        leads_to = self.keeper.leads_to([self.routes[topic] for topic in {place.topic for place in wanted}])
+        if leads_to is None:
             topics.prepare(candidates.answering(self.settings))
             return self.start(wanted)
-        leads_to = {route.intermediate_topic: described[route.destination_topic] for route in routes}
         ours = {place: commits[place] for place in wanted
                 if place in commits and commits[place].frontier.destination_topic_id == leads_to[place.topic].topic_id}
         result = Start()
-        result.outputs, surplus = self._checked({self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)})
+        result.outputs, surplus = self.keeper.checked({self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)})
         result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
         self._make_first([place for place in wanted if place not in ours], commits, leads_to, result)
         self._anchor(result)
+        result.made += sorted(again & ours.keys() - set(result.made))
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
                 state.spread = spread(self.routes[place.topic], place.partition, leads_to[place.topic].partitions)
@@ -116,71 +109,17 @@ class Starter:
     def nobodys(self) -> list[Place] | None:
         """The partitions of the intermediate topics that no member of the group has; None while they are being shared out, or the cluster does not say."""
         try:
-            assigned = self.group.assigned()
-            return None if assigned is None else sorted(set(self._places(self.routes)) - assigned)
+            assigned = self.in_group.group.assigned()
+            return None if assigned is None else sorted(set(self.in_group.places(self.routes)) - assigned)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return None
-
-    def _places(self, names: Collection[str]) -> list[Place]:
-        return [Place(name, partition) for name, topic in self._described(names).items() for partition in range(topic.partitions)]
-
-    def _committed(self, names: Collection[str]) -> dict[Place, Committed]:
-        """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
-        undecided_since: float | None = None
-        while True:
-            self.alive()
-            try:
-                places = self._places(names)
-                try:
-                    return positions.committed(self.reader, places)
-                except (ClusterUnreachable, HangingTransaction):
-                    self.group.commits(places)  # a consumer says of undecided offsets what it says of a silent cluster: no answer in time
-                    undecided_since = None
-                    raise
-            except HangingTransaction as hanging:
-                undecided_since = undecided_since or time.monotonic()
-                if time.monotonic() > undecided_since + self.undecided_s:
-                    raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
-                log.warning("the frontier can not be read yet: %s", hanging)
-            except ClusterUnreachable as silent:
-                undecided_since = None
-                log.warning("the frontier can not be read yet: %s", silent)
-            time.sleep(0.2)
-
-    def _checked(self, frontiers: dict[Place, Frontier]) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
-        """The frontiers of destination partitions held against the data. Nothing is called missing while something is undecided.
-
-        A coordinator writes the markers of a transaction one after the other, so right after a commit a frontier can be readable
-        and its records not yet (found by `proof`).
-        """
-        names = {place.topic for place in frontiers}
-        compacted = {name for name in names if topics.compacted(self.admin, self.settings.destination, name)}
-        deadline = time.monotonic() + self.undecided_s
-        while True:
-            self.alive()
-            beginnings, ends = (ask(self.admin, frontiers) for ask in (positions.beginnings, positions.ends))
-            decided = positions.ends(self.admin, frontiers, committed_only=True) == ends
-            try:
-                return held_against_data(self.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted)
-            except DestinationTruncated as missing:
-                if decided:
-                    raise
-                where = ", ".join(sorted(names))
-                if time.monotonic() > deadline:
-                    raise HangingTransaction(f"a transaction on {where} stays open for more than {self.undecided_s:.0f} s, and with it: {missing}. "
-                                             "`reo recover` names the command that aborts it; then start again") from None
-                log.info("waiting for a transaction on %s to be decided: %s", where, missing)
-                time.sleep(0.2)
-
-    def _described(self, names: Collection[str]) -> dict[str, topics.Topic]:
-        return topics.look_up(self.settings.destination, self.admin, names)
 
     def _make_first(self, missing: list[Place], commits: dict[Place, Committed], leads_to: Mapping[str, topics.Topic],
                     result: Start) -> None:
         if not missing:
             return
-        ends = positions.ends(self.admin, {there for place in missing for there in self._outputs(place, leads_to)})
+        ends = self.keeper.ends({there for place in missing for there in self._outputs(place, leads_to)})
         on = candidates.answering(self.settings)
         source_admin = admin(on.source, on)
         sources = topics.sources(on, source_admin, self.settings.number("connect_timeout_s"))
@@ -192,7 +131,7 @@ class Starter:
                 raise FrontierLost(
                     f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group {self.settings.application} has no frontier for {place}: "
                     "its offsets expired or were deleted, or the topic was filled by something else. "
-                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and not self.filters else 'Copy'} "
+                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and self.recoverable else 'Copy'} "
                     "to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
             counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
                           default=sources[route].partitions)
@@ -221,16 +160,17 @@ class Starter:
         Nothing was ever written to its intermediate partition, the group has frontiers for this destination, and none of them is this source's under
         another intermediate topic. An intermediate topic that somebody deleted can not be told from one that is new.
         """
-        if self._is_one_to_one(place) or positions.ends(self.admin, [place])[place] > 0:
+        if self._is_one_to_one(place) or positions.ends(self.in_group.admin, [place])[place] > 0:
             return False
-        known = {there: frontier for there, frontier in self.group.frontiers().items() if frontier.destination_topic_id == leads_to[place.topic].topic_id}
+        topic_id = leads_to[place.topic].topic_id
+        known = {there: frontier for there, frontier in self.in_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
         return bool(known) and not any(frontier.source_identity == source.identity and there.topic != place.topic for there, frontier in known.items())
 
     def _anchor(self, result: Start) -> None:
         """Give a position at the end of its intermediate topic, and a higher epoch, to every partition whose own is not there."""
-        beginnings, ends = (ask(self.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
+        beginnings, ends = (ask(self.in_group.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
         outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place]}
-        newest = positions.newest_origins(self.reader, {place: (beginnings[place], ends[place]) for place in outside})
+        newest = positions.newest_origins(self.in_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         for place in outside:
             state = result.assigned[place]
             epoch = raised_epoch(int(self.clock() * 1000), state.frontier.rule.epoch, newest.get(place))
@@ -239,16 +179,6 @@ class Starter:
             state.frontier = anchored(state.frontier, epoch)
             state.next_offset = ends[place]
             result.made.append(place)
-
-
-def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:
-    """A route that was not one to one before has not counted its output: what is there is taken as it is, once."""
-    found = dict(frontiers)
-    for place, frontier in frontiers.items():
-        if frontier.sent < 0:
-            log.warning("%s was not this route's alone before: what is there can not be checked, and is counted from now on", place)
-            found[place] = replace(frontier, destination_known=ends[place] - 1, sent=0)
-    return found
 
 
 def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, added: bool) -> int:

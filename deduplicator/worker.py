@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+
+from confluent_kafka import TopicPartition
 
 from common import candidates, permissions, points, topics
-from common.errors import StageFailed
-from common.kafka_clients import Lost, admin, stage_two_consumer, transactional_producer
+from common.kafka_clients import stage_two_consumer
 from common.lag import Lag
 from common.metrics import Pulse
 from common.routes import Route
 from common.settings import Settings
-from deduplicator.destination import KafkaDestination
+from deduplicator import destinations
 from deduplicator.follow import Follower
 from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.joined import Joined
+from deduplicator.keeper import InGroup
 from deduplicator.loop import Loop
 from deduplicator.provenance import sifting
 from deduplicator.start import Starter
-from deduplicator.transaction import InTurn, TransactionalProducer
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S = 1.0
 LOOK_AFTER_S = 5.0
-BATCH_BYTES_MAX = 1_048_588
-"""Of a topic, by default (max.message.bytes): while there is none to ask."""
 
 
 class SharedOut:
@@ -65,31 +63,25 @@ class Worker:
         self.routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
         """By intermediate topic; sources that appear later are added."""
         self.pulse = Pulse("deduplicator", number)
-        self.admin = admin(settings.destination, settings)
-        self.batch_bytes_max = self._batch_bytes_max(self.routes.values())
-        timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
-
-        def producer(letter: str) -> TransactionalProducer:
-            lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
-            make = partial(transactional_producer, settings, number, letter, self.batch_bytes_max, lost)
-            return TransactionalProducer(make, timeout_s, self.pulse.beat, lost.by)
-        self.producers = InTurn(producer("a"), producer("b"))
-        self.producers.initialise()  # before the frontier is read: what a predecessor left open is ended now
+        in_group = InGroup(settings, self.pulse.beat)
+        self.destination, keeper = destinations.made(settings, number, self.routes, in_group, self._repeat)
+        self.destination.settle()  # before the frontier is read: what a predecessor left open is ended now
         points.at("two: initialised")
-        self.starter = Starter(settings, self.routes, self.pulse.beat)
-        self.loop = Loop(settings, self.routes, self.starter, KafkaDestination(self.producers), self.pulse, sifting(settings))
+        self.starter = Starter(settings, self.routes, in_group, keeper)
+        self.loop = Loop(settings, self.routes, self.starter, self.destination, self.pulse, sifting(settings))
         self.intermediate = self.loop.intermediate = Intermediate(
             stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
         if self.routes:
             self.intermediate.follow(self.routes)
         self.follower = Follower(settings, self.routes.values())
         self.shared_out = SharedOut(self.starter, self.intermediate)
-        self.joined = Joined(self.starter.group, self.intermediate)
-        self.purge = Purge(self.admin)
+        self.joined = Joined(in_group.group, self.intermediate)
+        self.purge = Purge(in_group.admin)
         self.lag = Lag("deduplicator")
 
-    def _batch_bytes_max(self, routes: Iterable[Route]) -> int:
-        return min((topics.bytes_max(self.admin, self.settings.destination, route.destination_topic) for route in routes), default=BATCH_BYTES_MAX)
+    def _repeat(self, offsets: Sequence[TopicPartition]) -> None:
+        """For a destination that keeps the frontiers itself."""
+        self.intermediate.commit(offsets)
 
     def housekeeping(self) -> None:
         """What is done once a second, between two rounds."""
@@ -108,8 +100,7 @@ class Worker:
         """Sources that have appeared."""
         if not new:
             return
-        if self._batch_bytes_max(new) < self.batch_bytes_max:
-            raise StageFailed(f"one of {[route.destination_topic for route in new]} takes smaller batches than this worker's producers make: starting again")
+        self.destination.take_up(new)
         log.info("new: %s", ", ".join(map(str, new)))
         for route in new:
             self.routes[route.intermediate_topic] = route
@@ -120,7 +111,7 @@ class Worker:
         """Leave no open transaction, and the group."""
         self.follower.close()
         self.pulse.ready(False)
-        self.producers.close()
+        self.destination.close()
         self.intermediate.close()
 
 

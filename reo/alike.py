@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import orjson
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import candidates, mapping, permissions, topic_config, topics
+from common import candidates, mapping, permissions, tables, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, patiently
 from common.settings import Settings
@@ -119,6 +119,7 @@ def _intermediate(name: str, there: Entries, here: Entries) -> list[Row]:
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when something is not alike; with `--apply` only when it was made so."""
     try:
+        tables.refuse(settings, "reo topics", "there is no destination topic")
         permissions.check(settings, "topics --apply" if apply else "topics")
         found = Alike(settings)
         changes = [row for row in found.rows if row.then is not None]

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from common import candidates, permissions, positions, topics
+from common import candidates, permissions, positions, tables, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, RuleState
@@ -162,6 +162,8 @@ def _read(partition: int, commit: Commit | None) -> Partition:
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
+        tables.refuse(settings, "reo recover", "the frontiers are in the database, and what the group has is "
+                      "repeated from there: when that was lost or reset, stop the service, delete the group, and start again")
         settings = candidates.answering(settings)
         permissions.check(settings, "recover --apply" if apply else "recover")
         sources, hidden = divided(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import candidates, permissions, topics
+from common import candidates, permissions, tables, topics
 from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
@@ -75,6 +75,10 @@ class Supervisor:
         try:
             on = candidates.answering(self.settings)
             permissions.check(on, *(permissions.OF_STAGE[stage] for stage in self.stages))
+            if "deduplicator" in self.stages and tables.named(on):
+                from common import postgresql
+
+                postgresql.check(on)
             places = topics.intermediates(topics.prepare(on))
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()

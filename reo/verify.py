@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import candidates, permissions, positions, topics
+from common import candidates, permissions, positions, tables, topics
 from common.errors import CopyDiffers, NotComparable, ReoError, TopicMissing
 from common.kafka_clients import admin, reader
 from common.records import Consumed
-from common.routes import Place
+from common.routes import Place, Route
 from common.settings import Settings
+from common.topics import Topic
+from common.upstreams import Cluster
 from reo.comparable import divided
 
 SHOWN_BYTES = 80
 FIELDS = ("key", "value", "headers", "timestamp")
+Read = Callable[[Place], Generator[Consumed]]
+"""All records of a partition, in order."""
 
 
 @dataclass(slots=True)
@@ -81,21 +85,34 @@ def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None)
     settings = candidates.answering(settings)
     timeout_s = settings.number("connect_timeout_s")
     sources, _ = divided(settings, topics.sources(settings, admin(settings.source, settings), timeout_s))
-    names = {route.destination_topic for route in sources}
-    destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, timeout_s)
-    for route, source in sources.items():
-        if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
-            raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
-    readers = [reader(cluster, settings) for cluster in (settings.source, settings.destination)]
+    here, there = _reading(settings.source, settings), _destination(settings, sources)
     results = []
     for route, source in sources.items():
         for partition in range(source.partitions):
-            sides = (route.source(partition), route.destination(partition))
-            left, right = (positions.visible(client, {place: positions.FROM_BEGINNING}) for client, place in zip(readers, sides, strict=True))
-            results.append(compare(left, right, sides[0], progress))
+            left, right = here(route.source(partition)), there(route.destination(partition))
+            results.append(compare(left, right, route.source(partition), progress))
             left.close()
             right.close()
     return results
+
+
+def _reading(cluster: Cluster, settings: Settings) -> Read:
+    client = reader(cluster, settings)
+    return lambda place: positions.visible(client, {place: positions.FROM_BEGINNING})
+
+
+def _destination(settings: Settings, sources: Mapping[Route, Topic]) -> Read:
+    """TopicMissing when a destination is not there, or lacks partitions."""
+    names = {route.destination_topic for route in sources}
+    if tables.named(settings):
+        from reo.table_rows import reading
+
+        return reading(settings, names)
+    destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, settings.number("connect_timeout_s"))
+    for route, source in sources.items():
+        if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
+            raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
+    return _reading(settings.destination, settings)
 
 
 def command(settings: Settings) -> int:

@@ -1,4 +1,4 @@
-"""What every test with a real cluster needs: two brokers for the whole session, a topic name, and services that are ended.
+"""What every test with a real cluster needs: two brokers (and a database) for the whole session, a topic name, and services that are ended.
 
 The destination's broker deletes records that are older than a minute, unless a topic says otherwise, and looks for them every
 second: a copy that does not keep the source's retention loses old timestamps while the tests look on.
@@ -15,6 +15,7 @@ import pytest
 
 from reo.demo.broker import Broker
 from tests.kafka import ROOT, Cluster, Clusters, quick_jvms
+from tests.postgresql import Server
 from tests.service import Service, settings
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
@@ -45,6 +46,16 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     finally:
         for broker in (source, destination):
             broker.kill()
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Server]:
+    """A PostgreSQL server."""
+    server = Server()
+    try:
+        yield server.make().start()
+    finally:
+        server.end()
 
 
 def unique(name: str) -> str:

@@ -1,0 +1,85 @@
+"""`python -m bench.database [--records 3000000] [--rounds 3]`: stage two alone, from the intermediate topic into a topic and into PostgreSQL, in turn.
+
+Both on this machine, with records of 100 B. The server is Debian's as it comes (`make postgresql`); it syncs its log to the disk at each commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from bench import alone
+from bench.contenders import Reo
+from bench.copying import copied
+from bench.load import KINDS, fill
+from bench.processes import Usage, usage_of
+from bench.stand import Stand, started
+from common.children import children_of
+from tests.postgresql import Server
+
+PARTITIONS = 4
+TOPIC = "load"
+
+
+@dataclass
+class ToTables(Stand):
+    """The same brokers; what arrives is rows."""
+
+    server: Server
+
+    def __post_init__(self) -> None:
+        self.session = self.server.session()
+        """Kept, since entering costs more than the question."""
+
+    def arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002  (nobody sees anything else)
+        """The greatest source offsets: the source has no gaps."""
+        row = self.session.execute("SELECT coalesce(sum((SELECT max(source_offset) + 1 FROM load WHERE partition = p)), 0) FROM generate_series(0, %s) p",
+                                   [PARTITIONS - 1]).fetchone()
+        return int(row[0]) if row else 0
+
+    def brokers(self) -> dict[str, Usage]:
+        """With the server's processes, of which a session is one."""
+        assert self.server.process is not None
+        pid = self.server.process.pid
+        return super().brokers() | {"PostgreSQL": usage_of([pid, *children_of(pid)])}
+
+
+def measured(stand: Stand, label: str, records: int, to_tables: ToTables | None = None) -> dict[str, Any]:
+    """The intermediate topic filled by stage one, then read by stage two."""
+    stand.clear()
+    settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
+    make: Callable[[str], Reo] = lambda stage: Reo(stand, TOPIC, label, stage, **settings)  # noqa: E731
+    alone.first_frontiers(make("deduplicator"))
+    copied(stand, make("replicator"), [f"{TOPIC}-proxy"], records)
+    return copied(to_tables or stand, make("deduplicator"), [TOPIC], records).as_row()
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(prog="bench.database")
+    arguments.add_argument("--records", type=int, default=3_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    given = arguments.parse_args()
+    console = Console(width=150)
+    server = Server()
+    try:
+        server.make().start()
+        with started() as stand:
+            stand.source.create_topic(TOPIC, PARTITIONS)
+            fill(stand.source.address, TOPIC, KINDS["100 B"], given.records, PARTITIONS)
+            tables = ToTables(stand.folder, stand.source, stand.destination, stand.admin, server)
+            for number in range(given.rounds):
+                for name, to_tables in (("topic", None), ("PostgreSQL", tables)):
+                    server.ask(f'DROP TABLE IF EXISTS "{TOPIC}", reo_frontier')
+                    row = measured(stand, f"{name}-{number}", given.records, to_tables)
+                    console.print(name, {figure: round(value, 2) for figure, value in row.items() if isinstance(value, float)}, row["cpu_us"])
+    finally:
+        server.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""PostgreSQL: how a database is entered, what its tables are called, and the one place where its errors are translated.
+
+The connection string is libpq's, with everything that libpq understands: TLS, several hosts, a password file. It is a secret: no message repeats it, and what a
+server says of a refused connection has user, host and database only. A session is ours for as long as it lives: poolers that give each transaction another
+one are not what this was made for.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+
+from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
+from common.settings import Settings
+from common.tables import CONNECTION, FRONTIERS, SCHEMA
+
+log = logging.getLogger(__name__)
+Session = psycopg.Connection[TupleRow]
+PAUSE_S = 0.2
+ANSWER_S = 5
+"""For one attempt to connect, and for a lock."""
+REFUSED = re.compile(r"password|authentication (failed|method)|pg_hba|(role|database) .* does not exist|permission denied|not permitted|certificate|"
+                     r"does not support SSL", re.IGNORECASE)
+"""What a server or libpq says when it is no use to ask again. A refused connection has no SQLSTATE (libpq gives none); what is not recognised is asked again,
+and is said when the time is over."""
+APPLICATION_BYTES_MAX = 63
+
+
+def connect(settings: Settings, role: str, patience_s: float = math.inf, alive: Callable[[], None] = lambda: None) -> Session:
+    """A session in which each statement is a transaction; waits for the server at most so long, then ClusterUnreachable. AccessRefused at once."""
+    deadline = time.monotonic() + patience_s
+    timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
+    said = ""
+    while True:
+        alive()
+        try:
+            session: Session = psycopg.connect(**_parameters(settings, role), autocommit=True)
+            _prepare(session, timeout_ms)
+        except psycopg.Error as failed:
+            error = _not_entered(settings, failed)
+            if not isinstance(error, ClusterUnreachable) or time.monotonic() > deadline:
+                raise error from None
+            if str(error) != said:
+                said = str(error)
+                log.warning("the database is waited for: %s", said)
+            time.sleep(PAUSE_S)
+        else:
+            return session
+
+
+def check(settings: Settings) -> None:
+    """ClusterUnreachable or AccessRefused when the database can not be entered within `connect_timeout_s`."""
+    connect(settings, "check", settings.number("connect_timeout_s")).close()
+
+
+def table(settings: Settings, name: str) -> sql.Identifier:
+    """The table of a destination topic, quoted."""
+    return sql.Identifier(settings.text(SCHEMA), name)
+
+
+def frontiers(settings: Settings) -> sql.Identifier:
+    """The table of the frontiers, quoted."""
+    return table(settings, FRONTIERS)
+
+
+def is_there(session: Session, name: sql.Identifier) -> bool:
+    """Whether there is such a table."""
+    row = session.execute("SELECT to_regclass(%s) IS NOT NULL", [name.as_string(session)]).fetchone()
+    return bool(row and row[0])
+
+
+def _parameters(settings: Settings, role: str) -> dict[str, Any]:
+    """What is given wins, but for what we depend on; `read-write` finds the primary among several hosts."""
+    usual = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write"}
+    name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
+    return usual | conninfo_to_dict(settings.text(CONNECTION)) | {"application_name": name, "client_encoding": "UTF8"}
+
+
+def _prepare(session: Session, timeout_ms: int) -> None:
+    """A session that is left in the middle of a transaction ends as Kafka's transactions do, by a time-out; what was committed is on disk."""
+    session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # an UPDATE that waited for a lock looks at the row again
+    for name, value in (("idle_in_transaction_session_timeout", timeout_ms), ("lock_timeout", 1000 * ANSWER_S)):
+        session.execute("SELECT set_config(%s, %s, false)", [name, str(value)])
+    session.execute("SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+
+
+def _not_entered(settings: Settings, failed: psycopg.Error) -> ReoError:
+    """Nothing of a password is said, whoever wrote the message."""
+    said = " ".join(str(failed).split())
+    password = conninfo_to_dict(settings.text(CONNECTION)).get("password")
+    if password and str(password) in said:
+        said = type(failed).__name__
+    if REFUSED.search(said):
+        return AccessRefused(f"the database can not be entered: {said}. Check {CONNECTION} and what the server allows (pg_hba.conf)")
+    return ClusterUnreachable(f"the database does not answer: {said}. Check {CONNECTION}, and that the server runs and can be reached from here")
+
+
+def translate(failed: psycopg.Error, doing: str) -> ReoError:
+    """The typed error for a server's error; `doing` says what was tried. ClusterUnreachable is what a new session mends."""
+    said = failed.diag.message_primary or " ".join(str(failed).split())
+    text = f"{doing}: {said} ({failed.sqlstate or type(failed).__name__})"
+    if isinstance(failed, errors.InsufficientPrivilege):
+        return AccessRefused(f"{text}. Grant it to the user of {CONNECTION}")
+    if isinstance(failed, errors.UniqueViolation):
+        return ForeignWriter(f"{text} {failed.diag.message_detail or ''} Somebody else writes to the table: stop the other writer; then copy to a new "
+                             "destination.topic, or delete these rows")
+    if isinstance(failed, psycopg.DataError | psycopg.IntegrityError | errors.ProgramLimitExceeded):
+        return RecordRefused(f"{text}. Leave such records out with filter.function, or change the table")
+    if isinstance(failed, errors.UndefinedTable):
+        return StageFailed(f"{text}. It is made anew at the next start, and copied from the beginning")
+    if isinstance(failed, errors.InvalidSchemaName):
+        return TopicsUnfit(f"{text}. Create it, or correct {SCHEMA}")
+    if isinstance(failed, psycopg.OperationalError | psycopg.InterfaceError) or (failed.sqlstate or "").startswith("25"):
+        return ClusterUnreachable(text)
+    if isinstance(failed, psycopg.ProgrammingError | psycopg.NotSupportedError):
+        return TopicsUnfit(f"{text}. Change the table, or name another destination.topic")
+    return StageFailed(text)

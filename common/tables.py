@@ -1,0 +1,87 @@
+"""PostgreSQL as the destination (`destination.postgresql`): what the settings say of it, and what does not go together with tables.
+
+Each destination topic is a table of the same name then. Everything else stays at the destination cluster: the intermediate topic, the group, and in its
+commits a copy of the frontiers, so that all else reads one place (`deduplicator.postgresql`). The database itself is talked to in `common.postgresql`
+only, which is imported where one is named: all other copies need no driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from common.errors import SettingsInvalid
+from common.routes import SAME
+from common.rules import routes
+
+if TYPE_CHECKING:
+    from common.settings import Settings
+
+CONNECTION = "destination.postgresql"
+SCHEMA = "destination.postgresql_schema"
+FRONTIERS = "reo_frontier"
+"""The table that has the frontiers."""
+NAME_BYTES_MAX = 63
+"""Of an identifier (NAMEDATALEN - 1); PostgreSQL cuts off the rest without an error, and two topics could become one table."""
+
+
+def named(settings: Settings) -> bool:
+    """Whether records go to tables."""
+    return bool(settings.text(CONNECTION))
+
+
+def refuse(settings: Settings, command: str, why: str) -> None:
+    """SettingsInvalid for a command that looks at a destination topic."""
+    if named(settings):
+        raise SettingsInvalid(f"`{command}` can not be used with {CONNECTION}: {why}")
+
+
+def zero_timestamp_ms(settings: Settings) -> int | None:
+    """What is written for timestamp 0; None when the destination can not hold it and nothing was allowed in its place."""
+    if named(settings):
+        return 0
+    return 1 if settings.text("destination.zero_timestamp") == "one" else None
+
+
+def wrong_name(name: str) -> str:
+    """Why there can be no table of that name, in words; empty when there can."""
+    if name == FRONTIERS:
+        return f"{name!r} is the table that has the frontiers: name another destination.topic"
+    if len(name.encode()) > NAME_BYTES_MAX:
+        return f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: name another destination.topic"
+    return ""
+
+
+def wrong(settings: Settings) -> Iterator[str]:
+    """What contradicts a destination in PostgreSQL, in words."""
+    if not named(settings):
+        if settings.text(SCHEMA) != "public":
+            yield f"{SCHEMA} would not be used: {CONNECTION} is not set"
+        return
+    yield from _unreadable(settings.text(CONNECTION))
+    if not settings.text(SCHEMA) or len(settings.text(SCHEMA).encode()) > NAME_BYTES_MAX:
+        yield f"{SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
+    if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(route.shared for route in routes(settings.rules, ())):
+        yield f"{CONNECTION} and a mapping, or a destination of several sources: a row is known by its source partition and offset, so a table has one source"
+    yield from (reason for route in routes(settings.rules, ()) if (reason := wrong_name(route.destination_topic)))
+    if settings.failover:
+        yield f"{CONNECTION} and source.mode=failover: a candidate is known by the records of the destination topic"
+    if settings.text("filter.on_error") == "park":
+        yield f"{CONNECTION} and filter.on_error=park: parked records are written to a topic in the transaction of the others"
+    if settings.text("provenance.header"):
+        yield f"{CONNECTION} and provenance.header: nothing is copied back from a database, and what came from the destination cluster would be left out"
+    if settings.text("destination.zero_timestamp") != "refuse":
+        yield f"destination.zero_timestamp would not be used: with {CONNECTION} timestamp 0 is written as it is"
+    if settings.options("destination.producer_options"):
+        yield f"destination.producer_options would not be used: with {CONNECTION} stage two has no producer"
+
+
+def _unreadable(connection: str) -> Iterator[str]:
+    """Without what is written there: it has a password in it."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(connection)
+    except psycopg.Error:
+        yield f"{CONNECTION}: a connection string of libpq is expected, like host=… dbname=… user=… password=… or postgresql://user:password@host/dbname"

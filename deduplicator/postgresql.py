@@ -1,0 +1,119 @@
+"""PostgreSQL as the destination: accepted records and the frontiers in one database transaction.
+
+What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableKeeper.move`), which locks their rows, then the records
+are copied (COPY), then both become visible together. In this order a worker that has lost its partitions is stopped at the first statement, and whoever
+takes them over waits at one place, which it can clear. There is nothing to be torn, and nothing that could arrive late: a commit that was sent and not answered
+is decided before its row can be read again.
+
+After the commit the group is told the same (`repeat`). When that fails, the frontier is read again as after any failure, is found to be ahead of the group's,
+and is committed once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import psycopg
+from confluent_kafka import TopicPartition
+from psycopg import sql
+
+from common import points, postgresql
+from common.errors import ClusterUnreachable, RecordRefused
+from common.metrics import TRANSACTIONS
+from common.postgresql import Session
+from common.routes import Place, Route
+from deduplicator.destination import Output
+from deduplicator.rows import BEGIN, COLUMNS, END, packed
+from deduplicator.table_keeper import TableKeeper
+from deduplicator.transaction import TransactionFailed
+from deduplicator.unwrap import Record
+
+CHUNK_RECORDS = 1000
+"""What is packed at once: as with batches, so few that they stay in the processor's cache."""
+COPY = f"COPY {{}} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
+LINE = re.compile(r", line (\d+)")
+"""In the context of an error of COPY: the row, counted from 1."""
+
+
+class PostgresqlDestination:
+    """Records go to a table, with their source partition and offset."""
+
+    def __init__(self, keeper: TableKeeper, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
+        self.keeper = keeper
+        self.repeat = repeat
+        self.outputs: dict[Place, Output] = {}
+        """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
+        self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
+        self._copying: tuple[Place, Sequence[int]] | None = None
+
+    def begin(self) -> None:
+        """Nothing is held open while records are decided."""
+        self._written = []
+        self._copying = None
+
+    def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+        """Keep them for the commit."""
+        self._written.append((place, records, source_offsets))
+        self.outputs[place].known = source_offsets[-1]
+
+    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is the database's)
+        """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that names the record."""
+        asked = offsets()
+        positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in asked}
+        try:
+            session = self.keeper.session
+            with session.transaction():
+                self.keeper.move(session, positions)
+                for place, records, source_offsets in self._written:
+                    self._copy(session, place, records, source_offsets)
+                points.at("two: offsets sent")
+                points.soon_after("two: committing")
+        except psycopg.Error as failed:
+            raise self._failed(failed) from None
+        points.at("two: committed")  # the group does not know it yet; the loop is here again when it does
+        TRANSACTIONS.labels("committed").inc()
+        self.keeper.moved(positions)
+        self.repeat(asked)
+
+    def abort(self) -> None:
+        """No transaction is open outside `commit`."""
+        self._written = []
+
+    def settle(self) -> None:
+        """Have a session. What another one left is decided when the frontiers are taken over."""
+        self.keeper.session  # noqa: B018  (waits)
+
+    def take_up(self, routes: Collection[Route]) -> None:
+        """Tables are made when their partitions are taken over."""
+
+    def close(self) -> None:
+        """End the session."""
+        self.keeper.close()
+
+    def _copy(self, session: Session, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
+        self._copying = (place, source_offsets)
+        statement = sql.SQL(COPY).format(postgresql.table(self.keeper.settings, place.topic))
+        with session.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.write(BEGIN)
+            for begin in range(0, len(records), CHUNK_RECORDS):
+                copy.write(packed(place.partition, records[begin:begin + CHUNK_RECORDS], source_offsets[begin:begin + CHUNK_RECORDS]))
+            copy.write(END)
+        self._copying = None
+
+    def _failed(self, failed: psycopg.Error) -> Exception:
+        """What to raise; nothing of the transaction is there, or its outcome is in doubt."""
+        doing = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
+        error = postgresql.translate(failed, doing)
+        if isinstance(error, ClusterUnreachable):
+            TRANSACTIONS.labels("unknown").inc()
+            self.keeper.close()
+            return TransactionFailed(str(error))
+        TRANSACTIONS.labels("aborted").inc()
+        line = LINE.search(failed.diag.context or "")
+        if isinstance(error, RecordRefused) and self._copying and line:
+            place, source_offsets = self._copying
+            where = f"source partition {place.partition} at offset {source_offsets[int(line[1]) - 1]}"
+            return RecordRefused(f"the record of {where}: {error}", names_the_record=True)
+        return error

@@ -1,0 +1,87 @@
+"""The copy in PostgreSQL as `reo verify` reads it: a table's rows in order of their source offsets, in the form of consumed messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator
+from typing import NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from common import postgresql
+from common.errors import TopicMissing
+from common.records import Consumed, Headers
+from common.routes import Place
+from common.settings import Settings
+
+SELECT = """SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {} WHERE partition = %s ORDER BY source_offset"""
+FETCHED = 1000
+
+
+class Columns(NamedTuple):
+    """What is asked for."""
+
+    source_offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    header_names: list[str] | None
+    header_values: list[bytes | None] | None
+
+
+class Row:
+    """As `common.records.Consumed`; its offset is the source's."""
+
+    def __init__(self, place: Place, columns: Columns) -> None:
+        self.place = place
+        self.columns = columns
+
+    def topic(self) -> str:
+        """The table."""
+        return self.place.topic
+
+    def partition(self) -> int:
+        """The source's."""
+        return self.place.partition
+
+    def offset(self) -> int:
+        """The source's."""
+        return self.columns.source_offset
+
+    def key(self) -> bytes | None:
+        """None is a null key."""
+        return self.columns.key
+
+    def value(self) -> bytes | None:
+        """None is a tombstone."""
+        return self.columns.value
+
+    def headers(self) -> Headers | None:
+        """In order."""
+        return list(zip(self.columns.header_names or [], self.columns.header_values or [], strict=True))
+
+    def timestamp(self) -> tuple[int, int]:
+        """The kind is not kept."""
+        return 0, self.columns.timestamp_ms
+
+    def error(self) -> None:
+        """It is always a record."""
+
+
+def reading(settings: Settings, names: Collection[str]) -> Callable[[Place], Generator[Consumed]]:
+    """TopicMissing when one of these tables is not there."""
+    session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
+    for name in names:
+        if not postgresql.is_there(session, postgresql.table(settings, name)):
+            raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
+
+    def rows(place: Place) -> Generator[Consumed]:
+        try:
+            with session.transaction(), session.cursor(name="verify") as cursor:
+                cursor.itersize = FETCHED
+                cursor.execute(sql.SQL(SELECT).format(postgresql.table(settings, place.topic)), [place.partition], binary=True)
+                for row in cursor:
+                    yield Row(place, Columns(*row))
+        except psycopg.Error as failed:
+            raise postgresql.translate(failed, f"reading the table of {place}") from None
+    return rows

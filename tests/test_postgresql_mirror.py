@@ -1,0 +1,122 @@
+"""Two places that say how far a copy is: the database, which is the truth, and the group, which repeats it. And rows that somebody else has touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Start, unique
+from tests.kafka import Clusters, until
+from tests.postgresql import Server
+from tests.recovering import LEAVES_AT_ONCE, commits, frontiers, lose_the_frontier, nobody_is_in, set_back
+from tests.test_bad_input import stopped
+from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_before, in_database, mirror, run
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that is short enough for a table."""
+    return unique(request.node.name[:50])
+
+
+def test_a_mirror_that_is_behind_is_made_again(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """The group is set back, and a run that begins where it says repeats 100 records: they are dropped, and the group says again what the database says."""
+    service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
+    run(clusters, topic, 0, 100)
+    arrived(database, topic, 100)
+    until(lambda: sum(frontiers(clusters.destination, topic).values()) == 98, "the group has it too", 10)
+    early = commits(clusters.destination, topic)
+    run(clusters, topic, 100, 200)
+    arrived(database, topic, 200)
+    service.stop()
+    nobody_is_in(clusters.destination, topic)
+    set_back(clusters.destination, topic, early)
+    assert mirror(clusters, topic) != in_database(database, topic)
+    run(clusters, topic, 100, 300)
+    service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
+    arrived(database, topic, 300)
+    assert service.metric("reo_records_dropped_total", reason="duplicate") == 100
+    service.stop()
+    assert_exact(clusters, database, topic)
+
+
+def test_a_lost_mirror_is_made_again_without_a_record(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """The group is deleted (or expires): the database still knows. Its frontier is committed again before anything else, in a raised epoch."""
+    service = begun(clusters, database, topic, start, 200, **LEAVES_AT_ONCE)
+    run(clusters, topic, 0, 100)
+    arrived(database, topic, 100)
+    service.stop()
+    lose_the_frontier(clusters.destination, topic)
+    service = begun(clusters, database, topic, start, 200, **LEAVES_AT_ONCE)
+    assert frontiers(clusters.destination, topic) == {0: 49, 1: 49}
+    assert mirror(clusters, topic) == in_database(database, topic)
+    run(clusters, topic, 100, 200)
+    arrived(database, topic, 200)
+    service.stop()
+    assert_exact(clusters, database, topic)
+
+
+def test_a_mirror_that_is_ahead_is_a_stop(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """The database is set back, as from a backup: nothing is copied behind the gap. What the message advises makes the copy whole."""
+    service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
+    run(clusters, topic, 0, 100)
+    arrived(database, topic, 100)
+    backup = in_database(database, topic)
+    run(clusters, topic, 100, 200)
+    arrived(database, topic, 200)
+    service.stop()
+    database.ask(f'DELETE FROM "{topic}" WHERE source_offset >= 50')
+    for partition, (next_offset, frontier) in backup.items():
+        database.ask("UPDATE reo_frontier SET next_offset = %s, frontier = %s WHERE application = %s AND partition = %s",
+                     next_offset, frontier, f"reo-{topic}", partition)
+    run(clusters, topic, 200, 300)
+    again = {"destination_postgresql": database.connection()} | LEAVES_AT_ONCE
+    stopped(start(topic, "deduplicator", **again), 26, "DestinationTruncated", "the database was set back", "source offset 99", "is at 49", "--delete --group")
+    assert len(database.offsets(topic)) == 100
+    lose_the_frontier(clusters.destination, topic)
+    service = begun(clusters, database, topic, start, 300, **again)
+    run(clusters, topic, 100, 300)
+    arrived(database, topic, 300)
+    service.stop()
+    assert_exact(clusters, database, topic)
+
+
+# What was changed behind its back
+
+def test_a_foreign_row_is_a_stop(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """Behind the last row it is found at the start; where a record is to go, by the primary key, and nothing of that transaction is there."""
+    again = copied_before(clusters, database, topic, start)
+    insert = f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, %s)'
+    database.ask(insert, 1, 1000)
+    stopped(start(topic, "deduplicator", **again), 25, "ForeignWriter", f"{topic}-1", "source_offset 1000")
+    database.ask(f'DELETE FROM "{topic}" WHERE source_offset = 1000')
+    service = begun(clusters, database, topic, start, 200, **again)
+    database.ask(insert, 0, 60)
+    run(clusters, topic, 100, 200)
+    stopped(service, 25, "ForeignWriter", f"{topic}-0", "(0, 60)")
+    assert [offset for partition, offset in database.offsets(topic) if partition == 0 and offset >= 60] == [60]
+
+
+def test_missing_rows_are_a_stop_and_an_empty_table_is_none(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """The newest rows can not be gone by themselves. All rows can, by whoever has read them: what comes is copied, what was is not copied again."""
+    again = copied_before(clusters, database, topic, start)
+    database.ask(f'DELETE FROM "{topic}" WHERE partition = 1 AND source_offset > 40')
+    stopped(start(topic, "deduplicator", **again), 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
+    database.ask(f'DELETE FROM "{topic}"')
+    service = begun(clusters, database, topic, start, 200, **again)
+    assert "all rows were deleted" in service.log
+    run(clusters, topic, 100, 200)
+    arrived(database, topic, 100)
+    assert database.offsets(topic)[0] == (0, 50)
+    service.stop()
+
+
+def test_a_table_that_is_gone_is_copied_from_the_beginning(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """As a deleted destination topic; also where `source.start` says otherwise."""
+    again = copied_before(clusters, database, topic, start)
+    database.ask(f'DROP TABLE "{topic}"')
+    service = begun(clusters, database, topic, start, 200, source_start="latest", **again)
+    assert service.log.count("first frontier, the copy begins at source offset 0") == PARTITIONS
+    run(clusters, topic, 0, 200)
+    arrived(database, topic, 200)
+    service.stop()
+    assert_exact(clusters, database, topic)
