@@ -26,7 +26,8 @@
         ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
         ├── GroupBusy              33   the group has members, where its offsets are to be set
         ├── SourceRefused          34   no candidate of the source may be copied from
-        └── FilterFailed           35   `filter.function` or `filter.sql` can not decide a record
+        ├── FilterFailed           35   `filter.function` or `filter.sql` can not decide a record
+        └── LagsBehind             36   `reo lag` found more than it was told to allow
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
@@ -201,6 +202,12 @@ class FilterFailed(Stop):
     """A filter can not say whether a record is to be copied."""
 
     exit_code = 35
+
+
+class LagsBehind(Stop):
+    """`reo lag` found more than `--max-records` or `--max-seconds`."""
+
+    exit_code = 36
 
 
 def stop_codes() -> frozenset[int]:

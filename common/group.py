@@ -35,6 +35,13 @@ class Commit(NamedTuple):
     metadata: str | None
 
 
+class Members(NamedTuple):
+    """Who is in a group, and how many partitions each has; `state` is Kafka's word for the group's, "dead" when there is none of that name."""
+
+    state: str
+    partitions: dict[str, int]
+
+
 class Group:
     """The group of one service, on its intermediate topics."""
 
@@ -43,11 +50,13 @@ class Group:
         self.client = client
         self.name = settings.application
 
-    def commits(self, places: Iterable[Place]) -> dict[Place, Commit]:
-        """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided."""
+    def commits(self, places: Iterable[Place], decided: bool = True) -> dict[Place, Commit]:
+        """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided.
+
+        Without `decided`: as it was before any open transaction, whatever becomes of it.
+        """
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
-        answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
-            [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions) if asked.topic_partitions else []
+        answers = self._asked("reading the offsets", lambda: listed_offsets(self.client, asked, decided)) if asked.topic_partitions else []
         for answer in answers:
             if answer.error is not None:
                 raise HangingTransaction(
@@ -59,8 +68,7 @@ class Group:
     def frontiers(self) -> dict[Place, Frontier]:
         """Every frontier of the group, of whatever topic, as it was before any open transaction; what is none is left out."""
         everything = ConsumerGroupTopicPartitions(self.name)
-        answers = self._asked("reading the offsets", lambda: self.client.list_consumer_group_offsets(
-            [everything], require_stable=False, request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions)
+        answers = self._asked("reading the offsets", lambda: listed_offsets(self.client, everything, decided=False))
         found = {}
         for answer in answers:
             with contextlib.suppress(ValueError):
@@ -74,11 +82,17 @@ class Group:
             return None
         return {Place(place.topic, place.partition) for member in found.members for place in member.assignment.topic_partitions}
 
+    def members(self) -> Members:
+        """Who is in the group now."""
+        found = self._asked("describing", lambda: self._describe().result())
+        return Members(found.state.name.lower(), {
+            f"{member.client_id} on {member.host}": len(member.assignment.topic_partitions) if member.assignment else 0 for member in found.members})
+
     def check_stopped(self) -> None:
         """ServiceRuns while the group has members."""
-        found = self._asked("describing", lambda: self._describe().result())
-        if found.members:
-            raise self._runs(", ".join(sorted({f"{member.client_id} on {member.host}" for member in found.members})))
+        found = self.members()
+        if found.partitions:
+            raise self._runs(", ".join(sorted(found.partitions)))
 
     def commit(self, commits: Mapping[Place, Commit]) -> None:
         """Commit for a group without members, all partitions in one request; ServiceRuns when it has some by now."""
@@ -122,6 +136,21 @@ class Group:
 
     def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
         return patiently(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
+
+
+def listed_offsets(client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool) -> list[TopicPartition]:
+    """A group's offsets; KafkaException when its coordinator does not answer.
+
+    The client (confluent-kafka 2.16) dies, with a segmentation fault, of an answer that is an error of the whole group, such as that of a cluster which
+    never had a group and is only making `__consumer_offsets`. So the group is described first: that says the same as an exception.
+    """
+    try:
+        client.describe_consumer_groups([asked.group_id], request_timeout=REQUEST_TIMEOUT_S)[asked.group_id].result()
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:  # its members subscribe to topics that may not be seen (KIP-848)
+            raise
+    found = client.list_consumer_group_offsets([asked], require_stable=decided, request_timeout=REQUEST_TIMEOUT_S)[asked.group_id].result()
+    return list(found.topic_partitions)
 
 
 def _raised(error: KafkaError) -> None:

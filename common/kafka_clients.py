@@ -145,9 +145,9 @@ def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     }
 
 
-def admin(cluster: Cluster, settings: Settings) -> AdminClient:
+def admin(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
-    return AdminClient(_base(cluster, settings, "admin") | {"log_level": 0})  # what goes wrong is an answer, or `Cluster.refused`; a log would repeat it
+    return AdminClient(_base(cluster, settings, "admin") | {"log_level": 0} | more)  # what goes wrong is an answer, or `Cluster.refused`; no log repeats it
 
 
 def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:

@@ -27,7 +27,7 @@ from common.routes import SAME, Route
 from common.settings import Settings
 
 Command = Literal["run replicator", "run deduplicator", "verify", "recover", "recover --apply", "topics", "topics --apply",
-                  "offsets translate", "offsets translate --apply"]
+                  "offsets translate", "offsets translate --apply", "status", "lag"]
 Side = Literal["source", "destination"]
 Resource = Literal["Topic", "Group", "TransactionalId"]
 Operation = Literal["Read", "Write", "Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs"]
@@ -37,6 +37,7 @@ RECOVER: tuple[Command, ...] = ("recover", "recover --apply")
 TOPICS: tuple[Command, ...] = ("topics", "topics --apply")
 MAKING: tuple[Command, ...] = (*STAGES, "recover --apply", "topics --apply")
 OFFSETS: tuple[Command, ...] = ("offsets translate", "offsets translate --apply")
+LOOKS: tuple[Command, ...] = ("status", "lag")
 PARKED = "parked topic"
 ONLY_OF_TOPICS = ("destination.topic", "application-")
 """With `destination.postgresql` there is no destination topic and no transaction."""
@@ -68,22 +69,24 @@ class Permission:
 
 
 PERMISSIONS: tuple[Permission, ...] = (
-    Permission("source", "Topic", "source.topic", "Read", ("run replicator", "verify", *RECOVER, *OFFSETS), "the records"),
+    Permission("source", "Topic", "source.topic", "Read", ("run replicator", "verify", *RECOVER, *OFFSETS, *LOOKS), "the records"),
     Permission("source", "Topic", "source.topic", "Describe", ("run deduplicator", *TOPICS), "its id, partitions and offsets: where a copy begins"),
-    Permission("source", "Topic", "source.topic", "DescribeConfigs", (*STAGES, *RECOVER, *TOPICS), "what the copy takes over; the largest record; compaction"),
+    Permission("source", "Topic", "source.topic", "DescribeConfigs", (*STAGES, "verify", *RECOVER, *TOPICS),
+               "what the copy takes over; the largest record; compaction"),
     Permission("source", "Group", "--group", "Describe", OFFSETS, "the offsets that are translated"),
     Permission("destination", "Topic", "destination.topic", "Create", (*STAGES, "topics --apply"), "only if reo is to make the topic"),
     Permission("destination", "Topic", "destination.topic", "Alter", MAKING, "only when the source has more partitions: to add them"),
     Permission("destination", "Topic", "destination.topic", "AlterConfigs", ("topics --apply",), "what is to be made alike; includes DescribeConfigs"),
-    Permission("destination", "Topic", "destination.topic", "Describe", ("run replicator", *TOPICS), "that it is there and has the partitions"),
-    Permission("destination", "Topic", "destination.topic", "DescribeConfigs", (*STAGES, *RECOVER, "topics"), "timestamps, the largest record, compaction"),
+    Permission("destination", "Topic", "destination.topic", "Describe", ("run replicator", *TOPICS, *LOOKS), "that it is there and has the partitions"),
+    Permission("destination", "Topic", "destination.topic", "DescribeConfigs", (*STAGES, "verify", *RECOVER, "topics"),
+               "timestamps, the largest record, compaction"),
     Permission("destination", "Topic", "destination.topic", "Read", ("run deduplicator", "verify", *RECOVER, *OFFSETS), "the check at the start; the records"),
     Permission("destination", "Topic", "destination.topic", "Write", ("run deduplicator",), "the copy"),
     Permission("destination", "Topic", "intermediate.topic", "Create", MAKING, "only if reo is to make the topic"),
     Permission("destination", "Topic", "intermediate.topic", "Alter", MAKING, "only when the source has more partitions: to add them"),
     Permission("destination", "Topic", "intermediate.topic", "AlterConfigs", ("topics --apply",), "what is to be made alike; includes DescribeConfigs"),
     Permission("destination", "Topic", "intermediate.topic", "DescribeConfigs", (*STAGES, "recover --apply", "topics"), "the largest record"),
-    Permission("destination", "Topic", "intermediate.topic", "Read", (*STAGES, "recover --apply"), "its records; the newest one, live"),
+    Permission("destination", "Topic", "intermediate.topic", "Read", (*STAGES, "recover --apply", *LOOKS), "its records; the newest one, live"),
     Permission("destination", "Topic", "intermediate.topic", "Describe", ("recover", *OFFSETS, *TOPICS), "the group's offsets on it; its partitions"),
     Permission("destination", "Topic", "intermediate.topic", "Write", ("run replicator",), "what was read at the source"),
     Permission("destination", "Topic", "intermediate.topic", "Delete", ("run deduplicator",), "records whose copy is committed are deleted"),
@@ -91,7 +94,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     Permission("destination", "Topic", PARKED, "Describe", ("run replicator",), "that it is there"),
     Permission("destination", "Topic", PARKED, "Write", ("run deduplicator",), "records on which the filter fails"),
     Permission("destination", "Group", "application", "Read", ("run deduplicator", "recover --apply"), "its members; the frontier"),
-    Permission("destination", "Group", "application", "Describe", ("run replicator", "recover", *OFFSETS), "the frontier"),
+    Permission("destination", "Group", "application", "Describe", ("run replicator", "recover", *OFFSETS, *LOOKS), "the frontier"),
     Permission("destination", "Group", "--group", "Describe", ("offsets translate",), "the offsets that it has there"),
     Permission("destination", "Group", "--group", "Read", ("offsets translate --apply",), "the commit"),
     Permission("destination", "TransactionalId", "application-", "Write", ("run deduplicator",), "the transactions; all that begin so (prefixed)"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
 from common import origin as origins
-from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, TopicMissing
+from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
@@ -100,27 +101,34 @@ def committed(consumer: Consumer, places: Iterable[Place], timeout_s: float = RE
     return found
 
 
-def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin]:
-    """The origin of the last record of each intermediate partition; `ranges` are (beginning, end). Empty partitions are left out."""
-    wanted = {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning}
-    found: dict[Place, Origin] = {}
-    if not wanted:
+def firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
+    """The first visible record of each partition from the given offset on; None where there is none (any more), nothing for one that does not answer."""
+    found: dict[Place, Consumed | None] = {}
+    if not begins:
         return found
-    reader.assign([TopicPartition(*place, offset) for place, offset in wanted.items()])
+    reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
     deadline = time.monotonic() + POLL_S
     try:
-        while len(found) < len(wanted) and time.monotonic() < deadline:
+        while len(found) < len(begins) and time.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
             error, place = message.error(), Place(message.topic(), message.partition())
-            if error is None and place not in found:
-                found[place] = origin_of(message)
-            elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            if error is None:
+                found.setdefault(place, message)
+            elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):  # the second: it was deleted a moment ago
+                found.setdefault(place, None)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise translate(error, f"reading {message.topic()}")
     finally:
         reader.unassign()
     return found
+
+
+def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin]:
+    """The origin of the last record of each intermediate partition; `ranges` are (beginning, end). Empty partitions are left out."""
+    newest = firsts(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
+    return {place: origin_of(message) for place, message in newest.items() if message is not None}
 
 
 def origin_of(message: Consumed) -> Origin:
@@ -142,7 +150,14 @@ def origin_of(message: Consumed) -> Origin:
 
 
 def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = math.inf) -> Generator[Consumed]:
-    """Every visible record of the partitions from the given offsets up to what is there now, then the end; ClusterUnreachable after such a silence.
+    """Every visible record of the partitions from the given offsets up to what is there now, then the end; ClusterUnreachable after such a silence."""
+    with closing(batches(reader, begins, silence_s)) as found:
+        for messages in found:
+            yield from messages
+
+
+def batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = math.inf) -> Generator[list[Consumed]]:
+    """The same in lists of up to 1,000, none of them empty: for what goes through millions.
 
     The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
     markers and aborted records.
@@ -159,17 +174,31 @@ def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = ma
                 heard = time.monotonic()
             elif time.monotonic() > heard + silence_s:
                 raise ClusterUnreachable(f"reading {', '.join(map(str, begins))}: nothing came for {silence_s:.0f} s")
-            for message in messages:
-                error, place = message.error(), (message.topic(), message.partition())
-                if error is None:
-                    if place in unfinished:
-                        yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(place)
-                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks for the group's coordinator, which a reader does not need
-                    raise translate(error, f"reading {place[0]}-{place[1]}")
+            if len(unfinished) == len(begins) and all([message.error() is None for message in messages]):  # noqa: C419  (a list is quicker)
+                taken, failed = messages, None
+            else:
+                taken, failed = _sorted_out(messages, unfinished)
+            if taken:
+                yield taken
+            if failed is not None:
+                raise failed
     finally:
         reader.unassign()
+
+
+def _sorted_out(messages: list[Consumed], unfinished: set[tuple[str, int]]) -> tuple[list[Consumed], ReoError | None]:
+    """The records of partitions that have not ended, up to the first error; ends are taken out of `unfinished`."""
+    taken = []
+    for message in messages:
+        error, place = message.error(), (message.topic(), message.partition())
+        if error is None:
+            if place in unfinished:
+                taken.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            unfinished.discard(place)
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks for the group's coordinator, which a reader does not need
+            return taken, translate(error, f"reading {place[0]}-{place[1]}")
+    return taken, None
 
 
 def first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int | None:

@@ -7,7 +7,7 @@ nothing else. The destination has at least as many. `prepare` is idempotent; eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,37 +106,46 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
     timeout_s = settings.number("connect_timeout_s")
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     copied = sources(settings, source_admin, timeout_s)
-    names = {name for route in copied for name in (route.intermediate_topic, *([] if tables.named(settings) else [route.destination_topic]))}
-    parked = {route.parked_topic: source for route, source in copied.items() if settings.text("filter.on_error") == "park"}
-    for name in names & parked.keys():
-        raise SettingsInvalid(f"records are to be parked on {name}, which is a destination or an intermediate topic: rename one")
-    existing = look_up(settings.destination, destination_admin, names | parked.keys(), timeout_s)
-    _check_cycles(copied, existing)
-    wanted = {name: _partitions_of(name, {route: source for route, source in copied.items() if route.destination_topic == name}, existing)
+    parked = parked_topics(settings, copied)
+    existing = look_up(settings.destination, destination_admin, written_topics(settings, copied) | parked.keys(), timeout_s)
+    for cycle in cycles(copied, existing):
+        raise cycle
+    wanted = {name: partitions_of(name, {route: source for route, source in copied.items() if route.destination_topic == name}, existing)
               for name in dict.fromkeys(route.destination_topic for route in copied)}
     for route, source in copied.items():
         _make_both(settings, source_admin, destination_admin, route, source, existing, wanted[route.destination_topic])
     for name, source in parked.items():
-        there = all_config(source_admin, settings.source, source.name)
-        make(destination_admin, settings.destination, existing.get(name), NewTopic(
-            name, 1, settings.number("topics.replication_factor"), config=topic_config.for_parked(there)))
+        make(destination_admin, settings.destination, existing.get(name), new_parked(settings, name, all_config(source_admin, settings.source, source.name)))
     return copied
 
 
-def _check_cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> None:
-    """Cycle when a source is a topic to which this service writes."""
+def written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]:
+    """The names of every intermediate topic, and of every destination topic, unless these are tables."""
+    return {name for route in copied for name in (route.intermediate_topic, *([] if tables.named(settings) else [route.destination_topic]))}
+
+
+def parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str, Topic]:
+    """Where records are parked, each topic with a source that leads there; SettingsInvalid when such a name has another use."""
+    parked = {route.parked_topic: source for route, source in copied.items() if settings.text("filter.on_error") == "park"}
+    for name in written_topics(settings, copied) & parked.keys():
+        raise SettingsInvalid(f"records are to be parked on {name}, which is a destination or an intermediate topic: rename one")
+    return parked
+
+
+def cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> Iterator[Cycle]:
+    """One for each route whose source is a topic to which this service writes."""
     written = {topic.identity for topic in existing.values()}
     for route, source in copied.items():
         own = existing.get(route.destination_topic)
         if own is not None and own.identity == source.identity:
-            raise Cycle(f"source and destination are the same topic of the same cluster ({source.name}, cluster {source.cluster_id}): "
+            yield Cycle(f"source and destination are the same topic of the same cluster ({source.name}, cluster {source.cluster_id}): "
                         "give destination.topic another name")
-        if source.identity in written:
-            raise Cycle(f"{route} reads what this service writes: {source.name} of cluster {source.cluster_id} is the destination or the intermediate topic of "
+        elif source.identity in written:
+            yield Cycle(f"{route} reads what this service writes: {source.name} of cluster {source.cluster_id} is the destination or the intermediate topic of "
                         "another route. Make the rule or pattern narrower, or copy the one with another service")
 
 
-def _partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> int:
+def partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> int:
     """How many partitions a destination topic is to have; TopicsUnfit when it has too few, or an intermediate topic too many."""
     destination, growing = existing.get(name), all(route.mapping == SAME for route in copied)
     for route, source in copied.items():
@@ -158,8 +167,8 @@ def _partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[s
 def _make_both(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
                existing: Mapping[str, Topic], wanted: int) -> None:
     """The intermediate and the destination topic of a route, made or extended, and looked at. (Tables are stage two's to make.)"""
-    there, replication = all_config(source_admin, settings.source, source.name), settings.number("topics.replication_factor")
-    between = NewTopic(route.intermediate_topic, source.partitions, replication, config=topic_config.for_intermediate(there))
+    there = all_config(source_admin, settings.source, source.name)
+    between = new_intermediate(settings, route, source, there)
     if route.intermediate_topic not in existing:  # first: a topic that is there tells which configurations the brokers know
         make(destination_admin, settings.destination, None, between)
     if not tables.named(settings):
@@ -167,11 +176,25 @@ def _make_both(settings: Settings, source_admin: AdminClient, destination_admin:
         destination = existing.get(route.destination_topic)
         for name, reason in topic_config.refused(there, known).items() if destination is None else ():
             log.info("%s of the source topic %s is not taken over: %s", name, source.name, reason)
-        make(destination_admin, settings.destination, destination, NewTopic(
-            route.destination_topic, wanted, replication, config=topic_config.for_copy(there, known)))
+        make(destination_admin, settings.destination, destination, new_copy(settings, route, wanted, there, known))
     if route.intermediate_topic in existing:  # extended last: a destination with fewer partitions is refused at the next start
         make(destination_admin, settings.destination, existing[route.intermediate_topic], between)
     _check_existing(destination_admin, settings, route, topic_config.limit(there))
+
+
+def new_intermediate(settings: Settings, route: Route, source: Topic, there: topic_config.Entries) -> NewTopic:
+    """The intermediate topic as reo makes it; `there` is the source topic's configuration."""
+    return NewTopic(route.intermediate_topic, source.partitions, settings.number("topics.replication_factor"), config=topic_config.for_intermediate(there))
+
+
+def new_parked(settings: Settings, name: str, there: topic_config.Entries) -> NewTopic:
+    """A topic for parked records as reo makes it."""
+    return NewTopic(name, 1, settings.number("topics.replication_factor"), config=topic_config.for_parked(there))
+
+
+def new_copy(settings: Settings, route: Route, partitions: int, there: topic_config.Entries, known: topic_config.Entries) -> NewTopic:
+    """The destination topic as reo makes it; `known` is the configuration of any topic of that cluster."""
+    return NewTopic(route.destination_topic, partitions, settings.number("topics.replication_factor"), config=topic_config.for_copy(there, known))
 
 
 def check_none_gone(before: Iterable[Route], now: Container[Route]) -> None:
@@ -202,36 +225,44 @@ def compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
     return "compact" in str(all_config(client, cluster, name)["cleanup.policy"].value)
 
 
-def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic) -> None:
-    """Create the topic, or add the partitions that it lacks."""
+def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic, only_ask: bool = False) -> None:
+    """Create the topic, or add the partitions that it lacks. With `only_ask` nothing is changed: the brokers say whether they would."""
+    how = {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": only_ask}
+    level = logging.DEBUG if only_ask else logging.INFO
     try:
         if existing is None:
-            log.info("creating topic %s with %d partitions", wanted.topic, wanted.num_partitions)
-            client.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[wanted.topic].result()
+            log.log(level, "creating topic %s with %d partitions", wanted.topic, wanted.num_partitions)
+            client.create_topics([wanted], **how)[wanted.topic].result()
         elif existing.partitions < wanted.num_partitions:
-            log.info("adding partitions to topic %s: %d, then %d", wanted.topic, existing.partitions, wanted.num_partitions)
-            client.create_partitions([NewPartitions(wanted.topic, wanted.num_partitions)], request_timeout=REQUEST_TIMEOUT_S)[wanted.topic].result()
+            log.log(level, "adding partitions to topic %s: %d, then %d", wanted.topic, existing.partitions, wanted.num_partitions)
+            client.create_partitions([NewPartitions(wanted.topic, wanted.num_partitions)], **how)[wanted.topic].result()
     except KafkaException as failed:
         code, doing = failed.args[0].code(), f"creating topic {wanted.topic} on the {cluster.name} cluster"
         if code in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
             raise TopicsUnfit(f"{doing}: {failed.args[0].str()}. Create it as the cluster wants it, with {wanted.num_partitions} partitions") from None
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            raise TopicsUnfit(f"{doing}: {failed.args[0].str()}. Set topics.replication_factor to no more than the cluster has brokers") from None
         if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):  # another process was first
             raise translate(failed.args[0], doing) from None
 
 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
     """TopicsUnfit for topics that can not hold an exact copy; a warning for a destination that takes smaller records."""
-    wrapped_limit = bytes_max(client, settings.destination, route.intermediate_topic)
-    if wrapped_limit < source_limit:  # a producer would split refused batches without end, and copy nothing
-        raise TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {wrapped_limit} bytes, the source topic has up to "
-                          f"{source_limit}: set its max.message.bytes to at least {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`")
-    if tables.named(settings):
-        return
-    entries = all_config(client, settings.destination, route.destination_topic)
-    if str(entries["message.timestamp.type"].value) != "CreateTime":
-        raise TopicsUnfit(f"the destination topic {route.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
-                          "set it to CreateTime")
-    limit = int(entries["max.message.bytes"].value)
+    between = all_config(client, settings.destination, route.intermediate_topic)
+    copy = None if tables.named(settings) else all_config(client, settings.destination, route.destination_topic)
+    for wrong in unfit(route, source_limit, between, copy):
+        raise wrong
+    limit = source_limit if copy is None else topic_config.limit(copy)
     if limit < source_limit:
         log.warning("the destination topic takes records of up to %d bytes, the source topic has up to %d: a larger one will stop the copy",
                     limit, source_limit)
+
+
+def unfit(route: Route, source_limit: int, between: topic_config.Entries | None, copy: topic_config.Entries | None) -> Iterator[TopicsUnfit]:
+    """What forbids an exact copy in the configurations of the topics that are there; `source_limit` is the source's largest batch in bytes."""
+    if between is not None and topic_config.limit(between) < source_limit:  # a producer would split refused batches without end, and copy nothing
+        yield TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {topic_config.limit(between)} bytes, the source topic has "
+                          f"up to {source_limit}: set its max.message.bytes to at least {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`")
+    if copy is not None and str(copy["message.timestamp.type"].value) != "CreateTime":
+        yield TopicsUnfit(f"the destination topic {route.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
+                          "set it to CreateTime")

@@ -10,7 +10,7 @@ from types import ModuleType
 from prometheus_client.metrics import MetricWrapperBase
 
 from common import metrics
-from reo import cli, health
+from reo import arguments, health
 
 COUNTED_IN: tuple[ModuleType, ...] = (metrics, health)
 """The modules that have metrics; a test looks for others."""
@@ -18,7 +18,7 @@ COUNTED_IN: tuple[ModuleType, ...] = (metrics, health)
 
 def commands_table() -> str:
     """Every command with its own options; those that all have are said once, on the page."""
-    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in commands(cli.parser())]
+    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in commands(arguments.parser())]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
 
 

@@ -4,4 +4,5 @@ import sys
 
 from reo.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # the processes of `reo verify` import this module too
+    sys.exit(main())

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from common.errors import CopyDiffers, FrontierLost
 from common.records import Consumed
+from reo.compared import different, shown
 from reo.stretch import ends_of
-from reo.verify import different, shown
 
 STRETCH_MAX = 100_000
 DISTINCT_MIN = 10

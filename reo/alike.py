@@ -47,7 +47,7 @@ class Alike:
         timeout_s = settings.number("connect_timeout_s")
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         sources = topics.sources(settings, source_admin, timeout_s)
-        names = {name for route in sources for name in (route.intermediate_topic, route.destination_topic)}
+        names = topics.written_topics(settings, sources)
         self.existing = topics.look_up(settings.destination, self.destination_admin, names, timeout_s)
         self.rows: list[Row] = []
         seen: set[str] = set()

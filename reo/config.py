@@ -19,6 +19,7 @@ from common.settings import Settings
 from common.settings_table import SETTINGS
 from reo import relay_import
 from reo.relay_import import Imported
+from reo.shown import aligned
 
 SECRET = "(secret)"  # noqa: S105  (what is shown instead of one)
 
@@ -55,10 +56,7 @@ def show(settings: Settings, as_json: bool) -> int:
     if as_json:
         print(orjson.dumps({row.name: {"value": row.value, "given_by": row.given_by} for row in found}).decode())
         return 0
-    widths = [max(len(str(row[column])) for row in found) for column in range(2)]
-    for row in found:
-        value = str(row.value).lower() if isinstance(row.value, bool) else str(row.value)
-        print(f"{row.name.ljust(widths[0])}  {value.ljust(widths[1])}  {row.given_by}".rstrip())
+    print("\n".join(aligned([(row.name, str(row.value).lower() if isinstance(row.value, bool) else str(row.value), row.given_by) for row in found])))
     return 0
 
 

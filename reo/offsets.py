@@ -32,9 +32,9 @@ from common.routes import Place
 from common.settings import Settings
 from reo import translated
 from reo.comparable import divided
+from reo.compared import different
 from reo.other_group import OtherGroup
 from reo.translated import Row
-from reo.verify import different
 
 SEGMENT_MIN = 1000
 """How far back at least the destination is read at a time, in offsets."""

@@ -9,6 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
+from common.group import listed_offsets
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
 from common.routes import Place
 from common.upstreams import Cluster
@@ -29,11 +30,11 @@ class OtherGroup:
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
 
         def ask() -> dict[Place, int]:
-            answers = self.client.list_consumer_group_offsets([asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
-            for answer in answers.topic_partitions:
+            answers = listed_offsets(self.client, asked, decided=True)
+            for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
-            return {Place(answer.topic, answer.partition): answer.offset for answer in answers.topic_partitions if answer.offset >= 0}
+            return {Place(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
         return self._patiently("reading", ask)
 
     def commit(self, offsets: Mapping[Place, int]) -> None:

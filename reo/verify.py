@@ -1,144 +1,142 @@
 """`reo verify`: is the copy complete and exact? Both topics are read in step, per partition, and compared record by record.
 
-It knows nothing of frontiers, epochs or offsets kept anywhere: it reads what any `read_committed` consumer would read, so it can be
-believed when the service is wrong. Memory is bounded by the clients' fetch queues. What the source has now is the measure: a copy
-that is still running is reported as incomplete, with how much is missing.
+It knows nothing of frontiers or epochs: it reads what any `read_committed` consumer would read, so it can be believed when the service is wrong. Memory is
+bounded by the clients' fetch queues. What the source has now is the measure: a copy that is still running is reported as incomplete, with how much is
+missing. With `--resume` a comparison goes on where an earlier one was; where compaction has taken records, the newest of each key are compared (`reo.newest`).
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Callable, Mapping, Sequence
 
+import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import candidates, permissions, positions, tables, topics
 from common.errors import CopyDiffers, NotComparable, ReoError, TopicMissing
-from common.kafka_clients import admin, reader
-from common.records import Consumed
+from common.kafka_clients import admin
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
-from common.upstreams import Cluster
+from reo import side_by_side
 from reo.comparable import divided
+from reo.compared import Comparison
+from reo.resume import Memory
+from reo.side_by_side import Pair
 
-SHOWN_BYTES = 80
-FIELDS = ("key", "value", "headers", "timestamp")
-Read = Callable[[Place], Generator[Consumed]]
-"""All records of a partition, in order."""
-
-
-@dataclass(slots=True)
-class Comparison:
-    """One source partition's result; `difference` tells the first one in words, empty when there is none."""
-
-    place: Place
-    equal: int = 0
-    difference: str = ""
+NOTED_EVERY_S = 5.0
 
 
-def fields_of(message: Consumed) -> tuple[object, ...]:
-    """What has to be the same on both sides, in the order of FIELDS. The kind of the timestamp may differ: a copy sets its own."""
-    return message.key(), message.value(), message.headers() or [], message.timestamp()[1]
+class Verification:
+    """What is to be compared; TopicMissing and the like when it can not be."""
+
+    def __init__(self, settings: Settings, memory: Memory) -> None:
+        self.settings = settings = candidates.answering(settings)
+        self.memory = memory
+        timeout_s = settings.number("connect_timeout_s")
+        source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
+        sources, self.hidden = divided(settings, topics.sources(settings, source_admin, timeout_s))
+        copies = _copies(settings, sources)
+        self.pairs: list[Pair] = []
+        self.total = 0
+        """Source offsets to go through: no fewer than records."""
+        self._reached: dict[Place, int] = {}
+        self._noted_at = time.monotonic()
+        for route, source in sources.items():
+            copy = copies.get(route)
+            compacted = topics.compacted(source_admin, settings.source, source.name)
+            if copy is not None:
+                memory.check(source, copy)
+                compacted = compacted or topics.compacted(destination_admin, settings.destination, copy.name)
+            left, right = ([side(partition) for partition in range(source.partitions)] for side in (route.source, route.destination))
+            begins, ends = (ask(source_admin, left) for ask in (positions.beginnings, positions.ends))
+            there = positions.beginnings(destination_admin, right) if copy is not None else dict.fromkeys(right, 0)
+            for place, output in zip(left, right, strict=True):
+                begin = memory.begin(place, begins[place], there[output])
+                self._reached[place] = max(begin.source_next, begins[place])
+                self.total += ends[place] - self._reached[place]
+                self.pairs.append(Pair(place, output, begin, compacted))
+
+    def run(self, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
+        """Compare everything; `progress` is told how many source offsets were passed since it was told last."""
+        def reached(result: Comparison) -> None:
+            passed = result.source_next - self._reached[result.place]
+            if passed > 0:
+                self._reached[result.place] = result.source_next
+                progress(passed)
+            self.memory.note(result)
+            if time.monotonic() > self._noted_at + NOTED_EVERY_S:
+                self._noted_at = time.monotonic()
+                self.memory.write()
+        results = side_by_side.compare(self.settings, self.pairs, self.total, reached)
+        for result in results:
+            self.memory.note(result)
+        self.memory.write()
+        return results
 
 
-def compare(source: Generator[Consumed], destination: Generator[Consumed], place: Place, progress: Callable[[int], None]) -> Comparison:
-    """Walk two partitions in step up to the first difference."""
-    result = Comparison(place)
-    for wanted, there in zip_longest(source, destination):
-        if there is None:
-            missing = 1 + sum(1 for _ in source)
-            result.difference = f"{missing} records are missing, from source offset {wanted.offset()} on: {shown(wanted)}"
-        elif wanted is None:
-            surplus = 1 + sum(1 for _ in destination)
-            result.difference = f"{surplus} records too many, from destination offset {there.offset()} on: {shown(there)}"
-        elif fields_of(wanted) != fields_of(there):
-            result.difference = different(wanted, there)
-        if result.difference:
-            return result
-        result.equal += 1
-        if result.equal % 1000 == 0:
-            progress(1000)
-    progress(result.equal % 1000)
-    return result
-
-
-def different(wanted: Consumed, there: Consumed) -> str:
-    """The first difference in words: which fields, where, and both records."""
-    names = [name for name, left, right in zip(FIELDS, fields_of(wanted), fields_of(there), strict=True) if left != right]
-    return (f"{', '.join(names)} differ between source offset {wanted.offset()} and destination offset {there.offset()}:\n"
-            f"    source      {shown(wanted)}\n    destination {shown(there)}")
-
-
-def shown(message: Consumed) -> str:
-    """A record in one line, shortened."""
-    key, value, headers, timestamp = fields_of(message)
-    return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={headers!r:.{SHOWN_BYTES}} timestamp={timestamp}"
-
-
-def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
-    """Compare all partitions of the routes that are one to one, one after the other. TopicMissing and the like when they can not be read."""
-    settings = candidates.answering(settings)
-    timeout_s = settings.number("connect_timeout_s")
-    sources, _ = divided(settings, topics.sources(settings, admin(settings.source, settings), timeout_s))
-    here, there = _reading(settings.source, settings), _destination(settings, sources)
-    results = []
-    for route, source in sources.items():
-        for partition in range(source.partitions):
-            left, right = here(route.source(partition)), there(route.destination(partition))
-            results.append(compare(left, right, route.source(partition), progress))
-            left.close()
-            right.close()
-    return results
-
-
-def _reading(cluster: Cluster, settings: Settings) -> Read:
-    client = reader(cluster, settings)
-    return lambda place: positions.visible(client, {place: positions.FROM_BEGINNING})
-
-
-def _destination(settings: Settings, sources: Mapping[Route, Topic]) -> Read:
-    """TopicMissing when a destination is not there, or lacks partitions."""
+def _copies(settings: Settings, sources: Mapping[Route, Topic]) -> dict[Route, Topic]:
+    """The destination topics, none where the copies are tables; TopicMissing when one is not there, or lacks partitions."""
     names = {route.destination_topic for route in sources}
     if tables.named(settings):
         from reo.table_rows import reading
 
-        return reading(settings, names)
+        reading(settings, names)
+        return {}
     destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, settings.number("connect_timeout_s"))
     for route, source in sources.items():
         if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
             raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
-    return _reading(settings.destination, settings)
+    return {route: destinations[route.destination_topic] for route in sources}
 
 
-def command(settings: Settings) -> int:
+def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
+    """Compare all partitions of the routes that are one to one."""
+    return Verification(settings, Memory(None)).run(progress)
+
+
+def command(settings: Settings, as_json: bool = False, resume: str | None = None) -> int:
     """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when all is equal."""
     console = Console(stderr=True)
-    begun = time.monotonic()
+    begun, memory = time.monotonic(), Memory(resume)
     try:
-        settings = candidates.answering(settings)
-        permissions.check(settings, "verify")
-        client = admin(settings.source, settings)
-        sources, hidden = divided(settings, topics.sources(settings, client, settings.number("connect_timeout_s")))
-        places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        beginnings = positions.beginnings(client, places)
-        total = sum(end - beginnings[place] for place, end in positions.ends(client, places).items())
+        if resume:
+            tables.refuse(settings, "reo verify --resume", "a table is read from its beginning")
+        memory.read()
+        permissions.check(candidates.answering(settings), "verify")
+        verification = Verification(settings, memory)
+        known = sum(pair.begin.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("comparing", total=total)
-            results = verify(settings, lambda number: bar.advance(task, number))
+            task = bar.add_task("comparing", total=verification.total)
+            results = verification.run(lambda number: bar.advance(task, number))
     except ReoError as error:
         print(f"reo verify: {error}", file=sys.stderr)
         return error.exit_code
-    for result in results:
-        print(f"{result.place}: {result.equal} records equal{'; ' + result.difference if result.difference else ''}")
-    records, differing = sum(result.equal for result in results), [result for result in results if result.difference]
-    verdict = f"{len(differing)} of {len(results)} partitions differ" if differing else "exact"
+    except KeyboardInterrupt:
+        memory.write()
+        print(f"reo verify: interrupted{f'; {resume} has how far it was' if resume else ''}", file=sys.stderr)
+        return 130
+    hidden = verification.hidden
+    exit_code = CopyDiffers.exit_code if any(result.difference for result in results) else NotComparable.exit_code if hidden else 0
     for reason in hidden:
         print(f"reo verify: {reason}", file=sys.stderr)
-    print(f"{records} records compared in {time.monotonic() - begun:.1f} s: {verdict}{f'; {len(hidden)} routes can not be compared' if hidden else ''}")
-    return CopyDiffers.exit_code if differing else NotComparable.exit_code if hidden else 0
+    print((_as_json if as_json else _as_text)(results, hidden, known, time.monotonic() - begun, exit_code))
+    return exit_code
+
+
+def _as_text(results: Sequence[Comparison], hidden: Sequence[NotComparable], known: int, took_s: float, _: int) -> str:
+    records, differing = sum(result.equal for result in results) - known, sum(bool(result.difference) for result in results)
+    verdict = f"{differing} of {len(results)} partitions differ" if differing else "exact"
+    before = f" ({known} more were compared before)" if known else ""
+    left_out = f"; {len(hidden)} routes can not be compared" if hidden else ""
+    return "\n".join([*map(str, results), f"{records} records compared in {took_s:.1f} s{before}: {verdict}{left_out}"])
+
+
+def _as_json(results: Sequence[Comparison], hidden: Sequence[NotComparable], known: int, took_s: float, exit_code: int) -> str:
+    records = sum(result.equal for result in results)
+    return orjson.dumps({"exit_code": exit_code, "records": records, "compared_before": known, "seconds": round(took_s, 3),
+                         "partitions": [result.facts() for result in results], "not_comparable": list(map(str, hidden))}).decode()

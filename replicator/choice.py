@@ -52,7 +52,7 @@ class Choice:
     def choose(self, prepared: Sources, frontiers: Frontiers) -> Look | None:
         """The source of the next run, or None when none can be copied from now. A Stop when a restart would find the same."""
         if not self.settings.failover:
-            return _only(self.settings, prepared, frontiers)
+            return only(self.settings, prepared, frontiers)
         found = candidates.looks(self.settings)
         reasons: dict[int, ReoError] = {number: seen for number, seen in enumerate(found) if isinstance(seen, ReoError)}
         fit = {number: seen for number, seen in enumerate(found) if isinstance(seen, Look)}
@@ -72,7 +72,7 @@ class Choice:
     def _first(self, fit: dict[int, Look], prepared: Sources, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
         """The first in order that passes; what does not leaves `fit`, with its reason."""
         for number in list(fit):
-            self._tried(number, fit, reasons, lambda seen: _check_offsets(seen, frontiers))
+            self._tried(number, fit, reasons, lambda seen: check_offsets(seen, frontiers))
         while True:
             watermarks = {number: seen.watermark for number, seen in fit.items()}
             first = first_near(self._order(), watermarks, self.settings.number("source.offset_lag_threshold"))
@@ -122,7 +122,7 @@ def first_near(order: list[int], watermarks: Mapping[int, int], threshold: int) 
     return next((number for number in order if number in watermarks and furthest - watermarks[number] <= threshold), None)
 
 
-def _only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
+def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
     """Single mode: this one or a Stop. Its identity comes first: the offsets of another topic are of no interest."""
     for route, _, frontier in same.of_routes(prepared, frontiers):
         topics.check_identity(frontier.source_identity, prepared[route])
@@ -148,7 +148,7 @@ def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
             "to have an exact copy of what is left, copy to a new destination.topic")
 
 
-def _check_offsets(seen: Look, frontiers: Frontiers) -> None:
+def check_offsets(seen: Look, frontiers: Frontiers) -> None:
     """Conditions 1 and 2 of a candidate that answers."""
     for _, place, frontier in same.of_routes(seen.sources, frontiers):
         if place not in seen.ends:

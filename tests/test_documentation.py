@@ -10,7 +10,7 @@ import pytest
 
 from common.settings_table import SETTINGS
 from reference import code_map, formats, interfaces, pages, tables
-from reo import cli
+from reo import arguments
 from tests.test_service import LIBRARY
 
 ROOT = pages.ROOT
@@ -136,7 +136,7 @@ def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     beginnings = tuple(f"REO_{setting.name.upper().replace('.', '_')}_" for setting in SETTINGS if setting.kind == "options")
     used = set(re.findall(r"\bREO_[A-Z0-9_]*[A-Z0-9]\b", page.read_text()))
     assert {name for name in used - known - NO_SETTINGS if not name.startswith(beginnings)} == set()
-    words = {words.split()[0] for words, _, _ in interfaces.commands(cli.parser())}
+    words = {words.split()[0] for words, _, _ in interfaces.commands(arguments.parser())}
     assert set(re.findall(r"`reo ([a-z]+)", page.read_text())) <= words
 
 

@@ -6,6 +6,7 @@ import re
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.commands import reo
 from tests.conftest import Start
 from tests.kafka import Clusters, spread, until
 from tests.recovering import FIRST, LEAVES_AT_ONCE, PARTITIONS, STOP_S, copied, goes_on, nobody_is_in, recover
@@ -27,6 +28,8 @@ def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topi
     plain_consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group})
     hanging.send_offsets_to_transaction([TopicPartition(f"{topic}-proxy", 0, 1, "pending")], plain_consumer.consumer_group_metadata(), 30)
     short = {"deduplicator_transaction_timeout_ms": "5000", "deduplicator_session_timeout_ms": "5000"}
+    assert "kafka-transactions.sh" in reo(clusters, topic, "check", exit_code=28, **short, **LEAVES_AT_ONCE).stdout
+    assert reo(clusters, topic, "lag").stdout.splitlines()[-1].startswith("total"), "frontiers as they were before the transaction"
     refused = recover(clusters, topic, "--apply", **short)
     assert refused.returncode == 28
     command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)

@@ -155,7 +155,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
     until(lambda: sum(stand.destination.cluster.beginnings(f"{topic}-proxy").values()) == 2 * RECORDS, "what is committed is deleted", 30)
     one.stop()
     two.stop()
-    for words in ("verify", "topics", "topics --apply"):
+    for words in ("verify", "topics", "topics --apply", "status", "lag"):
         assert stand.run(topic, words, PRINCIPALS[words]).returncode == 0
     assert "nothing to recover" in stand.run(topic, "recover", PRINCIPALS["recover"]).stdout
     commit(stand.source.cluster, topic, GROUP, dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS))
@@ -187,6 +187,25 @@ def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic
     stand.source.cluster.write(topic, spread(range(RECORDS), PARTITIONS + 1))
     assert service.ends(BOUND_S) == 12, service.tail()
     assert f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1], service.tail()
+
+
+def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> None:
+    """Two ACLs less: one error (12) has both, and what can not be seen for want of them is called so; with them nothing is wrong, and nothing was made."""
+    stand.source.cluster.create(topic, PARTITIONS)
+    lacking = [row for row in needed(STAGES) if row.operation == "Read" and row.named_by in ("source.topic", "application")]
+    stand.allow(topic, "run", [row for row in needed(STAGES) if row not in lacking])
+    refused = stand.run(topic, "check", "run")
+    assert refused.returncode == 12
+    error, = (line for line in refused.stdout.splitlines() if line.startswith("error"))
+    assert f"Read on Topic {topic}" in error
+    assert f"Read on Group reo-{topic}" in error
+    assert "could not be looked at" in refused.stdout
+    stand.allow(topic, "run", lacking)
+    allowed = stand.run(topic, "check", "run")
+    assert allowed.returncode == 0
+    warning, = (line for line in allowed.stdout.splitlines() if line.startswith("warning"))
+    assert "DescribeConfigs on the cluster is not allowed" in warning
+    assert stand.destination.cluster.partitions(topic) == 0
 
 
 @pytest.mark.parametrize(("named_by", "operation"), [("destination.topic", "Write"), ("intermediate.topic", "Read"), ("application", "Read"),

@@ -14,11 +14,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import orjson
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -41,8 +43,8 @@ PATIENCE_S = 180
 class Demo:
     """One demonstration; `stack` undoes everything."""
 
-    def __init__(self, seed: int, kills: int, stack: ExitStack, bars: Progress) -> None:
-        self.seed, self.kills = seed, kills
+    def __init__(self, seed: int, kills: int, as_json: bool, stack: ExitStack, bars: Progress) -> None:
+        self.seed, self.kills, self.as_json = seed, kills, as_json
         self.bars = bars
         self.folder = Path(tempfile.mkdtemp(prefix="reo-demo-"))
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -125,8 +127,12 @@ class Demo:
         differences = [f"{result.place}: {result.difference}" for result in results if result.difference]
         exact = not differences and equal == RECORDS
         complete = len(killer.done) == 2 * self.kills
-        table = Table(title=f"seed {self.seed}", show_header=False)
         stages = [kill.stage for kill in killer.done]
+        if self.as_json:
+            print(orjson.dumps({"seed": self.seed, "records": equal, "aborted": loader.aborted, "dropped": counts, "kills": dict(Counter(stages)),
+                                "seconds": round(self.seconds, 1), "exact": exact, "complete": complete}).decode())
+            return 0 if exact and complete else 1
+        table = Table(title=f"seed {self.seed}", show_header=False)
         for name, value in (
             ("records", f"{equal:,} (and {loader.aborted:,} aborted ones, which must not be seen)"),
             ("duplicates dropped", f"{counts['duplicate'] + counts['stale']:,.0f} ({counts['stale']:,.0f} of them stale)"),
@@ -145,16 +151,16 @@ class Demo:
         return 0 if exact and complete else 1
 
 
-def run(seed: int | None, kills: int) -> int:
-    """The sub-command; a seed is chosen when none is given."""
+def run(seed: int | None, kills: int, as_json: bool = False) -> int:
+    """The sub-command; a seed is chosen when none is given. With JSON on standard output, what happens is told on standard error."""
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ends unwind the stack
-    console = Console()
+    console = Console(stderr=as_json)
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console.print(f"seed {chosen}: the same seed kills at the same points of the copy")
-    with ExitStack() as stack, Progress(*columns, console=console) as bars:
+    with ExitStack() as stack, Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         try:
-            return Demo(chosen, kills, stack, bars).run()
+            return Demo(chosen, kills, as_json, stack, bars).run()
         except KeyboardInterrupt:
             console.print("interrupted; everything that was started is being stopped")
             return 130

@@ -1,0 +1,205 @@
+"""How `reo verify` compares, on real brokers: the places of a difference, going on where it was, compacted topics, several processes, a bar on terminals only.
+
+Both sides are written by hand: what a copy lacks, has twice or has changed is planted. What compaction leaves is written as it leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
+
+from common import settings as reo_settings
+from common.routes import Place
+from reo import compared, newest, side_by_side
+from reo.compared import Comparison
+from reo.verify import verify
+from tests.commands import ESCAPE, as_json, on_a_terminal, reo
+from tests.judge import Record
+from tests.kafka import Clusters, plain, send, spread
+from tests.service import settings
+from tests.test_alignment import Message
+from tests.test_offsets import placed as with_offsets
+
+PARTITIONS = 2
+RECORDS = 60
+
+
+def both_sides(clusters: Clusters, topic: str, source: Sequence[tuple[int, Record]], destination: Sequence[tuple[int, Record]], **config: str) -> None:
+    """A topic and its copy; the copy's offsets are others, because it is written in transactions."""
+    clusters.source.create(topic, PARTITIONS, **config)
+    clusters.destination.create(topic, PARTITIONS, **config)
+    clusters.source.write(topic, source)
+    producer = clusters.destination.producer(transactional_id=f"{topic}-copy")
+    producer.init_transactions(30)
+    for begin in range(0, len(destination), 7):
+        producer.begin_transaction()
+        send(producer, topic, destination[begin:begin + 7])
+        producer.commit_transaction(30)
+
+
+def changed(record: Record) -> Record:
+    """With another header."""
+    return record._replace(headers=(("other", b"1"),))
+
+
+def placed(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
+    """The copy's records of partition 1 with their offsets, as any reader sees them."""
+    return with_offsets(clusters.destination, topic, begins=dict.fromkeys(range(PARTITIONS), 0))[1]
+
+
+def test_the_places_of_a_difference_are_those_of_the_records(clusters: Clusters, topic: str) -> None:
+    """The offsets lead to the two records that differ, though markers make the copy's offsets others."""
+    records = spread(range(RECORDS), PARTITIONS)
+    both_sides(clusters, topic, records, [*records[:41], (1, changed(records[41][1])), *records[42:]])
+    row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][1]
+    assert dict(placed(clusters, topic))[row["destination_offset"]] == changed(records[41][1])
+    assert (row["source_offset"], row["equal"]) == (20, 20)
+    assert row["destination_offset"] > 20
+
+
+def test_going_on_where_it_was(clusters: Clusters, topic: str, tmp_path: Path) -> None:
+    """What was found equal is not read again, what came since is; a difference stays one. A file of another copy is refused (2), and no other file is taken."""
+    file = tmp_path / "verified.json"
+    records = spread(range(2 * RECORDS), PARTITIONS)
+    both_sides(clusters, topic, records[:RECORDS], records[:RECORDS])
+    first = as_json(clusters, topic, "verify", "--resume", str(file))
+    assert (first["records"], first["compared_before"]) == (RECORDS, 0)
+    again = as_json(clusters, topic, "verify", "--resume", str(file))
+    assert (again["records"], again["compared_before"]) == (RECORDS, RECORDS)
+    clusters.source.write(topic, records[RECORDS:])
+    clusters.destination.write(topic, records[RECORDS:-1])
+    for _ in range(2):
+        lacking = as_json(clusters, topic, "verify", "--resume", str(file), exit_code=30)
+        assert lacking["partitions"][1]["source_offset"] == RECORDS - 1
+    assert (lacking["compared_before"], lacking["records"]) == (2 * RECORDS - 1, 2 * RECORDS - 1)
+    clusters.destination.write(topic, records[-1:])
+    text = reo(clusters, topic, "verify", "--resume", str(file)).stdout
+    assert "1 records compared in " in text
+    assert f"({2 * RECORDS - 1} more were compared before): exact" in text
+    clusters.destination.delete(topic)
+    clusters.destination.create(topic, PARTITIONS)
+    assert "of another copy of it" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+    file.write_text("[]")
+    assert "can not be read as what reo verify writes" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+
+
+def test_what_was_compared_is_not_read_again(clusters: Clusters, topic: str, tmp_path: Path) -> None:
+    """A difference behind the place that the file names is not seen: so the file is what is gone on from."""
+    records = spread(range(RECORDS), PARTITIONS)
+    both_sides(clusters, topic, records, [(0, changed(records[0][1])), *records[1:]])
+    file = tmp_path / "verified.json"
+    assert as_json(clusters, topic, "verify", "--resume", str(file), exit_code=30)["partitions"][0]["source_offset"] == 0
+    known = json.loads(file.read_text())
+    known["partitions"][f"{topic}-0"] = [1, 1, 1]
+    file.write_text(json.dumps(known))
+    assert as_json(clusters, topic, "verify", "--resume", str(file))["compared_before"] == 1 + RECORDS // PARTITIONS
+
+
+def test_compaction_on_one_side_is_no_difference(clusters: Clusters, topic: str) -> None:
+    """The source has each key three times, the copy what compaction leaves of it: equal by key. Without a key's newest record it is not."""
+    records = [(0, plain(number)._replace(key=b"key-%d" % (number % 10))) for number in range(30)]
+    gone = (0, plain(30)._replace(key=b"key-3", value=None))
+    left = [*records[:2], *[row for row in records[20:] if row[1].key != b"key-3"]]
+    both_sides(clusters, topic, [*records, gone], left, cleanup_policy="compact")
+    row = as_json(clusters, topic, "verify")["partitions"][0]
+    assert (row["equal"], row["by_key"], row["difference"]) == (9, True, None)
+    clusters.destination.write(topic, [(0, changed(records[25][1]))])
+    row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][0]
+    assert "1 keys do not have the same newest record; of the first one the source has it at offset 25" in row["difference"]
+    assert (row["equal"], row["source_offset"]) == (8, 25)
+
+
+def test_processes_beside_each_other(clusters: Clusters, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same results as in one process, and all progress is told."""
+    monkeypatch.setattr(side_by_side, "WORTH_IT", 0)
+    records = spread(range(RECORDS), PARTITIONS)
+    both_sides(clusters, topic, records, records[:-1])
+    told: list[int] = []
+    results = verify(reo_settings.load(settings(clusters, topic, {})), told.append)
+    assert [(result.place, result.equal, bool(result.difference)) for result in results] == [(Place(topic, 0), 30, False), (Place(topic, 1), 29, True)]
+    assert sum(told) == RECORDS - 1
+    clusters.destination.delete(topic)
+    with pytest.raises(Exception, match="does not exist or lacks partitions"):
+        verify(reo_settings.load(settings(clusters, topic, {})))
+
+
+def test_a_bar_on_a_terminal_only(clusters: Clusters, topic: str) -> None:
+    """On a terminal there are escape codes of the bar; on a pipe, `tests.commands.reo` looks for them in every test, there are none."""
+    records = spread(range(RECORDS), PARTITIONS)
+    both_sides(clusters, topic, records, records)
+    terminal = on_a_terminal(settings(clusters, topic, {}), "verify")
+    assert ESCAPE in terminal
+    assert f"{RECORDS} records compared" in terminal
+
+
+# The comparison itself, without brokers
+
+def batches(messages: Sequence[Message], sizes: Sequence[int]) -> Generator[list[Message]]:
+    """The messages in lists of these sizes, again and again."""
+    begin, number = 0, 0
+    while begin < len(messages):
+        size = sizes[number % len(sizes)]
+        yield list(messages[begin:begin + size])
+        begin, number = begin + size, number + 1
+
+
+def messages(letters: str, gap: int) -> list[Message]:
+    """Letters as records, offsets `gap` apart."""
+    return [Message(letter, gap * number) for number, letter in enumerate(letters)]
+
+
+SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+
+
+@of_hypothesis(max_examples=300, deadline=None)
+@given(st.text("ab", max_size=12), st.text("ab", max_size=12), SIZES, SIZES)
+def test_lists_of_any_size_are_compared_as_records_are(left: str, right: str, left_sizes: list[int], right_sizes: list[int]) -> None:
+    """The first place where the two differ, and whether they do, is that of the letters, however the readers cut them into lists."""
+    result = Comparison(Place("t", 0), -2, -2)
+    compared.compare(batches(messages(left, 3), left_sizes), batches(messages(right, 2), right_sizes), result, 0, lambda _: None)  # type: ignore[arg-type]
+    equal = next((place for place, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), min(len(left), len(right)))
+    assert (result.equal, bool(result.difference)) == (equal, left != right)
+    assert result.source_offset == (3 * equal if left != right and equal < len(left) else None)
+    assert result.destination_offset == (2 * equal if left != right and equal < len(right) else None)
+    assert (result.source_next, result.destination_next) == ((3 * equal - 2, 2 * equal - 1) if equal else (-2, -2))
+
+
+class Keyed(Message):
+    """A message whose letter is its key; a capital is a tombstone of it."""
+
+    def key(self) -> bytes:
+        """The letter."""
+        return self.content.lower().encode()
+
+    def value(self) -> bytes | None:  # type: ignore[override]
+        """Where it is, unless it is a tombstone."""
+        return None if self.content.isupper() else b"%d" % self.time_ms
+
+
+def keyed(letters: list[tuple[str, int]]) -> list[Keyed]:
+    """(letter, value) each."""
+    return [Keyed(letter, place, value) for place, (letter, value) in enumerate(letters)]
+
+
+KEYED = st.lists(st.tuples(st.sampled_from("abcdABCD"), st.integers(1, 3)), max_size=12)
+
+
+@of_hypothesis(max_examples=300, deadline=None)
+@given(KEYED, KEYED, st.integers(1, 4))
+def test_the_newest_of_each_key_with_any_memory(left: list[tuple[str, int]], right: list[tuple[str, int]], keys_max: int) -> None:
+    """Equal exactly when the last value of each key is, tombstones being none; in however small parts the keys are taken."""
+    def naive(letters: list[tuple[str, int]]) -> dict[str, int]:
+        last = {letter.lower(): (letter, value) for letter, value in letters}
+        return {key: value for key, (letter, value) in last.items() if letter.islower()}
+
+    result = Comparison(Place("t", 0), -2, -2)
+    newest.compare(lambda: batches(keyed(left), [3]), lambda: batches(keyed(right), [2]), result, 0, keys_max)  # type: ignore[arg-type, return-value]
+    assert bool(result.difference) == (naive(left) != naive(right))
+    if not result.difference:
+        assert result.equal == len(naive(left))
