@@ -34,6 +34,7 @@ from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_wit
 from deduplicator.intermediate import Intermediate, PositionGone
 from deduplicator.rule import decide
 from deduplicator.sieve import Sifted, Sifting
+from deduplicator.size import Size
 from deduplicator.start import Assigned, Starter
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Batch, Record, by_partition
@@ -100,7 +101,7 @@ class Loop:
         self.through_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
         self.intermediate: Intermediate
-        self.records_max = settings.number("deduplicator.transaction_records")
+        self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
         self.sieve = sieve
 
@@ -109,7 +110,7 @@ class Loop:
         self.pulse.beat()
         self.work = {}
         try:
-            for messages in self.intermediate.batches(self.records_max):
+            for messages in self.intermediate.batches(self.size.records):
                 points.at("two: consumed")
                 self.decide(messages)
             if self.work:
@@ -118,6 +119,8 @@ class Loop:
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
             REREADS.inc()
+            if self.work:
+                self.size.failed(self._consumed())
             self.destination.settle()
             self.intermediate.seek(self.given(list(self.assigned)))
 
@@ -149,11 +152,17 @@ class Loop:
             self.destination.abort()
             raise
         points.at("two: committed")
-        TRANSACTION_SECONDS.observe(time.monotonic() - begun)
+        seconds = time.monotonic() - begun
+        TRANSACTION_SECONDS.observe(seconds)
+        self.size.committed(self._consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
         self.assigned.update(moved)
         for place, work in self.work.items():
             self._count(place, work, written[place])
+
+    def _consumed(self) -> int:
+        """Records of the round at hand."""
+        return sum(work.consumed for work in self.work.values())
 
     def given(self, places: list[Place]) -> Mapping[Place, int]:
         """Partitions were assigned, or have to be read again: their frontiers, checked; first ones are committed here."""

@@ -19,6 +19,8 @@ from tests.postgresql import Server
 from tests.service import Service, settings
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
+SHORT_QUOTAS = {"quota.window.num": "3"}
+"""Quotas look back on 3 s instead of 11: a test of one needs to last no longer."""
 
 
 def pytest_configure() -> None:
@@ -37,8 +39,8 @@ class Start(Protocol):
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     """Two single-node clusters."""
     folder, jars = tmp_path_factory.mktemp("brokers"), ROOT / "jars" / "broker"
-    source = Broker(folder / "source", jars)
-    destination = Broker(folder / "destination", jars, settings=EAGER_RETENTION)
+    source = Broker(folder / "source", jars, settings=SHORT_QUOTAS)
+    destination = Broker(folder / "destination", jars, settings=EAGER_RETENTION | SHORT_QUOTAS)
     try:
         for broker in (source, destination):
             broker.start()

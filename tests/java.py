@@ -1,9 +1,9 @@
-"""The Java client's own partitioner, called in a JVM: what a mapping by key has to agree with."""
+"""A JVM with the brokers' jars, for what only Java's clients have: their partitioner, with which a mapping by key has to agree, and the brokers' quotas."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,23 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from common.children import die_with_parent
 from tests.kafka import ROOT
 
+Limit = Callable[[str, str, float], None]
+"""Client id, the quota's name, bytes a second."""
+
 
 @contextmanager
-def partitioner() -> Iterator[Any]:
-    """`BuiltInPartitioner` of the brokers' kafka-clients, which the producer asks for a record with a key and no partition."""
+def jvm() -> Iterator[Any]:
+    """Its packages."""
     py4j = Path(pyspark.__file__).parent / "jars"
     jars = ":".join(map(str, [*py4j.glob("py4j*.jar"), *(ROOT / "jars" / "broker").glob("*.jar")]))
     process = subprocess.Popen(["java", "-cp", jars, "py4j.GatewayServer", "--die-on-broken-pipe", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
     try:
         assert process.stdout
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(process.stdout.readline())))
-        yield gateway.jvm.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
+        parameters = GatewayParameters(port=int(process.stdout.readline()), auto_convert=True,
+                                       enable_memory_management=False)  # the JVM goes before our objects
+        gateway = JavaGateway(gateway_parameters=parameters)
+        yield gateway.jvm
         gateway.close()
     finally:
         process.kill()
@@ -33,6 +38,31 @@ def partitioner() -> Iterator[Any]:
 
 
 def partitions_of(keys: Iterable[bytes], partitions: int) -> dict[bytes, int]:
-    """Where the Java client puts each key."""
-    with partitioner() as java:
-        return {key: java.partitionForKey(key, partitions) for key in set(keys)}
+    """Where the Java client puts each key: what the producer asks for a record with a key and no partition."""
+    with jvm() as java:
+        partitioner = java.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
+        return {key: partitioner.partitionForKey(key, partitions) for key in set(keys)}
+
+
+@contextmanager
+def quotas(address: str) -> Iterator[Limit]:
+    """Sets quotas of a cluster by client id (KIP-546); they are taken away at the end."""
+    given = []
+    with jvm() as java:
+        admin = java.org.apache.kafka.clients.admin.AdminClient.create({"bootstrap.servers": address})
+
+        def alter(client_id: str, name: str, value: float | None) -> None:
+            entity = java.org.apache.kafka.common.quota.ClientQuotaEntity({"client-id": client_id})
+            operation = java.org.apache.kafka.common.quota.ClientQuotaAlteration.Op(name, value)
+            admin.alterClientQuotas([java.org.apache.kafka.common.quota.ClientQuotaAlteration(entity, [operation])]).all().get()
+
+        def limit(client_id: str, name: str, value: float) -> None:
+            given.append((client_id, name))
+            alter(client_id, name, float(value))
+
+        try:
+            yield limit
+        finally:
+            for client_id, name in given:
+                alter(client_id, name, None)
+            admin.close()
