@@ -1,17 +1,22 @@
 """Logging: one event a line on standard error, as text or JSON, with the stage that speaks.
 
-The standard library's logging does all of it; this only says how a line looks. Facts that a machine should find again are
-passed as `extra={"facts": {...}}` and become fields of the JSON or `name=value` behind the text.
+The standard library's logging does all of it; this only says how a line looks. Facts that a machine should find again become fields of the JSON: a
+`Place` among the arguments is `topic` and `partition`, named arguments (`log.info("epoch %(epoch)d", {"epoch": 7})`) have their names, and what
+is not in the sentence is passed as `extra={"facts": {...}}`, which stands as `name=value` behind the text.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 
+from common.routes import Place
 from common.settings import Settings
 
 
@@ -24,16 +29,37 @@ class Line(logging.Formatter):
         self.as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The line; in text, a list or a stack in it is several."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         facts: dict[str, object] = getattr(record, "facts", {})
         message = record.getMessage()
         if record.exc_info:
             message += "\n" + self.formatException(record.exc_info)
         if self.as_json:
-            return orjson.dumps({"time": time, "level": record.levelname, "stage": self.stage, "event": message, **facts}, default=str).decode()
+            always = {"time": time, "level": record.levelname, "stage": self.stage, "event": message}
+            return orjson.dumps({**always, **dict(_named(record.args)), **facts, **always}, default=str).decode()
         tail = "".join(f" {name}={value}" for name, value in facts.items())
         return f"{time} {record.levelname:<7} {self.stage}: {message}{tail}"
+
+
+def _named(arguments: Any) -> Iterator[tuple[str, object]]:
+    """The facts among a record's arguments."""
+    if isinstance(arguments, Mapping):
+        yield from ((name, _plain(value)) for name, value in arguments.items())
+    for value in arguments.values() if isinstance(arguments, Mapping) else arguments or ():
+        if isinstance(value, Place):
+            yield from (("topic", value.topic), ("partition", value.partition))
+        elif isinstance(value, list) and value and all(isinstance(one, Place) for one in value):
+            yield "partitions", _plain(value)
+
+
+def _plain(value: object) -> object:
+    """As JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Place) else value
 
 
 def set_up(settings: Settings, stage: str) -> None:
@@ -41,5 +67,15 @@ def set_up(settings: Settings, stage: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Line(stage, settings.text("log.format") == "json"))
     logging.basicConfig(handlers=[handler], level=settings.text("log.level"), force=True)
-    for noisy in ("py4j", "urllib3"):
+    for noisy in ("py4j", "py4j.clientserver", "py4j.java_gateway", "urllib3"):  # PySpark sets the first again
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def without_settings(stage: str, error: Exception, exit_code: int) -> None:
+    """Say why there are no settings; how a line looks would be one of them, so text is for people, unless the environment says JSON."""
+    if os.environ.get("REO_LOG_FORMAT") != "json":
+        print(f"{stage}: {error}", file=sys.stderr)
+        return
+    record = logging.LogRecord(__name__, logging.ERROR, "", 0, "%s: %s", (type(error).__name__, error), None)
+    record.facts = {"error": type(error).__name__, "exit_code": exit_code}
+    print(Line(stage, as_json=True).format(record), file=sys.stderr)

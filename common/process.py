@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 
@@ -29,7 +28,7 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
     try:
         loaded = loaded or settings.load(os.environ)
     except SettingsInvalid as error:  # how a log line looks is a setting too
-        print(f"{stage}: {error}", file=sys.stderr)
+        logs.without_settings(stage, error, error.exit_code)
         return error.exit_code
     try:
         logs.set_up(loaded, stage)
@@ -37,8 +36,9 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
             log.warning(line)
         return work(loaded, stop.is_set) or 0
     except ReoError as error:
-        log.error("%s: %s", type(error).__name__, error, extra={"facts": {"exit_code": error.exit_code}})
+        log.error("%s: %s", type(error).__name__, error, extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}})
         return error.exit_code
-    except Exception:
-        log.exception("unexpected, a defect of reo or of a library; the supervisor starts this process again")
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"  # the stack, which also ends with it, stands behind
+        log.exception("%s: unexpected, a defect of reo or of a library; the supervisor starts this process again", reason)
         return 1

@@ -142,7 +142,7 @@ class Starter:
                     if other.topic == place.topic and commit.frontier.destination_topic_id == leads_to[place.topic].topic_id]
             identity = candidates.copied_identity(self.settings, sources[route], kept)
             frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, leads_to[place.topic].topic_id, stands.known, stands.sent)
-            log.info("%s: first frontier, the copy begins at source offset %d", route.source(place.partition), offset)
+            log.info("%(place)s: first frontier, the copy begins at source offset %(offset)d", {"place": route.source(place.partition), "offset": offset})
             result.assigned[place] = Assigned(-1, frontier)
             if route.is_one_to_one:
                 result.outputs[output] = stands
@@ -175,7 +175,8 @@ class Starter:
             state = result.assigned[place]
             epoch = raised_epoch(int(self.clock() * 1000), state.frontier.rule.epoch, newest.get(place))
             if state.next_offset >= 0:
-                log.warning("%s: offset %d is gone from the intermediate topic; going on at its end with epoch %d", place, state.next_offset, epoch)
+                log.warning("%(place)s: offset %(offset)d is gone from the intermediate topic; going on at its end with epoch %(epoch)d",
+                            {"place": place, "offset": state.next_offset, "epoch": epoch})
             state.frontier = anchored(state.frontier, epoch)
             state.next_offset = ends[place]
             result.made.append(place)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from common import errors, process, settings
+from common import errors, logs, process, settings
 from common.rules import TOPIC_NAME
 from common.settings import Settings
 from reo.arguments import parser
@@ -97,7 +96,7 @@ def _settings(given: argparse.Namespace) -> Settings | int:
     try:
         return settings.load(os.environ, given.settings, {name: text for name, text in options.items() if text is not None})
     except errors.SettingsInvalid as wrong:
-        print(f"reo: {wrong}", file=sys.stderr)
+        logs.without_settings("reo", wrong, wrong.exit_code)
         return wrong.exit_code
 
 

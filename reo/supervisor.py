@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import health
+from reo import events, health
 from reo.at_end import AtEnd
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ BACKOFF_FIRST_S = 0.2
 BACKOFF_MOST_S = 30.0
 HEALTHY_S = 60.0
 STOP_S = 8.0
+LAST_WORDS_S = 1.0
 WATCHDOG_EVERY_S = 5.0
 MENDED_BY_WAITING = ClusterUnreachable.exit_code
 """At the start of the service a silent cluster is a wrong address; later it is an outage."""
@@ -68,6 +70,8 @@ class Supervisor:
     stopping: Stopping
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="reo-")))
     children: list[Child] = field(default_factory=list)
+    told: list[threading.Thread] = field(default_factory=list)
+    """What children say (`reo.events`)."""
     ended: int | None = None
 
     def run(self) -> int:
@@ -139,8 +143,11 @@ class Supervisor:
             "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"), "TMPDIR": str(self.folder),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
         }
-        child.process = subprocess.Popen([sys.executable, "-m", child.stage, str(child.worker)], env=environment,
-                                         stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        as_json = self.settings.text("log.format") == "json"
+        child.process = subprocess.Popen([sys.executable, "-m", child.stage, str(child.worker)], env=environment, stdin=subprocess.DEVNULL,
+                                         stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
+        if child.process.stdout:
+            self.told.append(events.follow(child.process.stdout, child.stage))
         child.started = time.time()
         child.starts += 1
         log.info("%s started, process %d", child.name, child.process.pid)
@@ -166,3 +173,5 @@ class Supervisor:
                 log.warning("%s did not stop in %.0f s and is killed; what it had open is aborted by its successor", child.name, STOP_S)
                 process.kill()
                 process.wait()
+        for thread in self.told:
+            thread.join(LAST_WORDS_S)

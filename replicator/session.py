@@ -47,10 +47,10 @@ rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
 appender.err.name = err
 appender.err.target = SYSTEM_ERR
-appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %-7p replicator-jvm: %c{1}: %m%n%ex{short}
 logger.streaming.name = org.apache.spark.sql.execution.streaming
 logger.streaming.level = error
+logger.conf.name = org.apache.spark.SparkConf
+logger.conf.level = error
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.tasks.name = org.apache.spark.scheduler
@@ -66,6 +66,21 @@ logger.kafka.level = error
 logger.stream.name = org.apache.spark.sql.catalyst
 logger.stream.level = error
 """
+
+
+LAYOUTS = {
+    "text": r"""
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %-7p replicator-jvm: %c{1}: %m%n%ex{short}
+""",
+    "json": r"""
+appender.err.layout.type = JsonTemplateLayout
+appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", "pattern": {"format": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}}, \
+    "level": {"$resolver": "level", "field": "name"}, "stage": "replicator-jvm", "event": {"$resolver": "message", "stringified": true}, \
+    "logger": {"$resolver": "logger", "field": "name"}, "exception": {"$resolver": "exception", "field": "message"}}
+""",
+}
+"""As `common.logs` has them."""
 
 
 def slots_for(partitions: int) -> int:
@@ -114,7 +129,7 @@ def slots(spark: SparkSession) -> int:
 def start(settings: Settings, partitions: int) -> SparkSession:
     """Start the JVM; takes some seconds."""
     folder = Path(tempfile.gettempdir())
-    (folder / "log4j2.properties").write_text(LOG4J)
+    (folder / "log4j2.properties").write_text(LOG4J + LAYOUTS[settings.text("log.format")])
     heap_mb = memory.heap_mb(settings, partitions)
     configuration = {
         "spark.app.name": settings.application,

@@ -82,7 +82,7 @@ class Stage:
         slots = session.slots_for(self.partitions)
         if slots < len(plan.starts):
             raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
-        log.info("run with epoch %d begins at %s", plan.epoch, plan.starts)
+        log.info("run with epoch %(epoch)d begins at %(starts)s", {"epoch": plan.epoch, "starts": plan.starts})
         EPOCH.set(plan.epoch)
         watch = Watch(plan.settings, self.clients, plan)
         try:
@@ -96,7 +96,7 @@ class Stage:
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
-        log.info("run with epoch %d ended: %s", plan.epoch, event)
+        log.info("run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event})
         points.at("one: run ended")
         self._to(event)
         if event == "finished":
