@@ -128,7 +128,10 @@ def main() -> None:
     """Write the page."""
     arguments = argparse.ArgumentParser(prog="python -m bench.report")
     arguments.add_argument("results", type=Path, nargs="+", help="of one run, or of several with --only, one after the other")
-    rows = [orjson.loads(line) for file in arguments.parse_args().results for line in file.read_text().splitlines()]
+    rows: list[Row] = []
+    for file in arguments.parse_args().results:
+        first, *others = map(orjson.loads, file.read_text().splitlines())
+        rows += [first, *(row | {"commit": first["commit"]} for row in others)]
     results = Results([row for row in rows if row["section"] != "machine"])
     DOCS.mkdir(exist_ok=True)
     made = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
@@ -138,7 +141,7 @@ def main() -> None:
         "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else ""}
     lines = [HEAD, *made, *against(results), picture(results, DOCS / "performance.png"), *where_time_goes(results)]
     lines += listed(results, "Limits of its own: each stage alone, and a loop without transactions", "limits", copy)
-    lines += listed(results, "How cost grows", "growth", copy)
+    lines += listed(results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]})
     lines += listed(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})
     lines += listed(results, "Every latency", "latency", {name: lambda row, name=name: f"{row[name]:.0f}" for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")})  # type: ignore[misc]
     lines += ["## What failed", "", *(f"- {row['section']}, {row['who']}: {row['failed']}" for row in results.failed), ""] if results.failed else []
