@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,9 +51,16 @@ def on_a_terminal(environment: Mapping[str, str], *words: str, until: str | None
     process = subprocess.Popen([sys.executable, "-m", "reo", *words], cwd=ROOT, stdin=its, stdout=its, stderr=its,
                                env={"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40", **environment})
     os.close(its)
-    written, interrupted = "", False
+    written, interrupted, deadline = "", False, time.monotonic() + COMMAND_S
     with contextlib.suppress(OSError):  # the end of a terminal is an error
-        while part := os.read(ours, 65_536):
+        while True:
+            if time.monotonic() > deadline:
+                process.kill()
+            if not select.select([ours], [], [], 1)[0]:
+                continue
+            part = os.read(ours, 65_536)
+            if not part:
+                break
             written += part.decode(errors="replace")
             if until is not None and not interrupted and written.count(until) >= 3:
                 process.send_signal(signal.SIGINT)

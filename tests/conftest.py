@@ -7,6 +7,7 @@ second: a copy that does not keep the source's retention loses old timestamps wh
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -26,6 +27,8 @@ SHORT_QUOTAS = {"quota.window.num": "3"}
 def pytest_configure() -> None:
     """Before anything is started."""
     quick_jvms()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background; children would inherit it, and Ctrl-C be nothing to them
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Start(Protocol):
