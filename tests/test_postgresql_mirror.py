@@ -31,6 +31,10 @@ def test_a_mirror_that_is_behind_is_made_again(clusters: Clusters, database: Ser
     nobody_is_in(clusters.destination, topic)
     set_back(clusters.destination, topic, early)
     assert mirror(clusters, topic) != in_database(database, topic)
+    begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE).stop()
+    assert mirror(clusters, topic) == in_database(database, topic), "no record is needed for it"
+    nobody_is_in(clusters.destination, topic)
+    set_back(clusters.destination, topic, early)
     run(clusters, topic, 100, 300)
     service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
     arrived(database, topic, 300)
