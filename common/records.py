@@ -39,3 +39,11 @@ class Consumed(Protocol):
 
     def error(self) -> KafkaError | None:
         """Set when this is not a record."""
+
+
+def content(message: Consumed, instead_of_zero_ms: int = 0) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]:
+    """What is the same on both sides of an exact copy: key, value, headers, timestamp in ms; `instead_of_zero_ms` is what is written for a timestamp of 0.
+
+    The kind of the timestamp may differ: a copy sets its own.
+    """
+    return message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1] or instead_of_zero_ms

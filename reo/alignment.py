@@ -27,7 +27,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from common.errors import CopyDiffers, FrontierLost
-from common.records import Consumed
+from common.records import Consumed, content
 from reo.compared import different, shown
 from reo.stretch import ends_of
 
@@ -66,7 +66,7 @@ class Sides:
 
     def content(self, message: Consumed) -> tuple[object, ...]:
         """What has to be the same on both sides."""
-        return message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1] or self.zero_timestamp_ms
+        return content(message, self.zero_timestamp_ms)
 
 
 def how_far(sides: Sides) -> Found | None:

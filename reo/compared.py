@@ -10,11 +10,12 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from common.records import Consumed
+from common.records import Consumed, content
 from common.routes import Place
 
 SHOWN_BYTES = 80
 FIELDS = ("key", "value", "headers", "timestamp")
+"""In the order of `common.records.content`."""
 Batches = Generator[list[Consumed]]
 
 
@@ -50,22 +51,17 @@ class Comparison:
         return f"{self.place}: {self.equal} {what}{'; ' + self.difference if self.difference else ''}"
 
 
-def fields_of(message: Consumed) -> tuple[object, ...]:
-    """What has to be the same on both sides, in the order of FIELDS. The kind of the timestamp may differ: a copy sets its own."""
-    return message.key(), message.value(), message.headers() or [], message.timestamp()[1]
-
-
 def different(wanted: Consumed, there: Consumed) -> str:
     """The first difference in words: which fields, where, and both records."""
-    names = [name for name, left, right in zip(FIELDS, fields_of(wanted), fields_of(there), strict=True) if left != right]
+    names = [name for name, left, right in zip(FIELDS, content(wanted), content(there), strict=True) if left != right]
     return (f"{', '.join(names)} differ between source offset {wanted.offset()} and destination offset {there.offset()}:\n"
             f"    source      {shown(wanted)}\n    destination {shown(there)}")
 
 
 def shown(message: Consumed) -> str:
     """A record in one line, shortened."""
-    key, value, headers, timestamp = fields_of(message)
-    return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={headers!r:.{SHOWN_BYTES}} timestamp={timestamp}"
+    key, value, headers, timestamp = content(message)
+    return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={list(headers)!r:.{SHOWN_BYTES}} timestamp={timestamp}"
 
 
 def compare(source: Batches, destination: Batches, result: Comparison, instead_of_zero: int, progress: Callable[[Comparison], None]) -> None:
@@ -77,6 +73,7 @@ def compare(source: Batches, destination: Batches, result: Comparison, instead_o
         if not left or not right:
             break
         number = min(len(left), len(right))
+        # `content`, written out: a call for each record would be a good part of the time
         wanted = [(message.key(), message.value(), message.headers() or [], message.timestamp()[1] or instead_of_zero) for message in left[:number]]
         there = [(message.key(), message.value(), message.headers() or [], message.timestamp()[1]) for message in right[:number]]
         if wanted != there:

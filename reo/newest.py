@@ -15,8 +15,8 @@ from contextlib import closing
 from hashlib import blake2b
 from typing import NamedTuple
 
-from common.records import Consumed
-from reo.compared import Batches, Comparison, fields_of
+from common.records import content
+from reo.compared import Batches, Comparison
 
 KEYS_MAX = 500_000
 Reading = Callable[[], Batches]
@@ -79,7 +79,7 @@ def _newest(read: Reading, part: int, parts: int, instead_of_zero: int, keys_max
                 if message.value() is None:
                     found.pop(key, None)
                     continue
-                found[key] = Newest(_content(message, instead_of_zero), message.offset())
+                found[key] = Newest(hash(content(message, instead_of_zero)), message.offset())
                 if len(found) > keys_max:
                     raise TooMany
     return found
@@ -88,9 +88,3 @@ def _newest(read: Reading, part: int, parts: int, instead_of_zero: int, keys_max
 def _name(key: bytes | None) -> bytes:
     """So that a key of any length takes the same room; a record without one can not be compacted, and is one of its kind."""
     return b"" if key is None else blake2b(key, digest_size=16).digest()
-
-
-def _content(message: Consumed, instead_of_zero: int) -> int:
-    key, value, headers, timestamp = fields_of(message)
-    assert isinstance(headers, list)
-    return hash((key, value, tuple(headers), timestamp or instead_of_zero))

@@ -27,7 +27,7 @@ from common.errors import ClusterUnreachable, CopyDiffers, FrontierLost, Hanging
 from common.frontier import Frontier
 from common.group import Group
 from common.kafka_clients import admin, reader
-from common.records import Consumed
+from common.records import Consumed, content
 from common.routes import Place
 from common.settings import Settings
 from reo import translated
@@ -57,7 +57,7 @@ class Translation:
                 raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied to it yet. Start the service")
         self.there = OtherGroup(settings.source, self.source_admin, group)
         self.here = OtherGroup(settings.destination, self.destination_admin, group)
-        self.zero_timestamp_ms = 1 if settings.text("destination.zero_timestamp") == "one" else 0
+        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
 
     def look(self) -> None:
         """Fill `rows`; changes nothing."""
@@ -145,15 +145,11 @@ class Translation:
             for left, right in zip_longest(wanted, islice(there, skip, None)):
                 if left is None or right is None:
                     raise CopyDiffers(f"{row.destination}: records came or went while they were compared. Translate again")
-                if self._content(left) != self._content(right):
+                if content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
                     raise CopyDiffers(f"{row.destination} is not a copy of what the group has to read: {different(left, right)}. A topic "
                                       "with cleanup.policy=compact can have lost a record on one side only; otherwise `reo verify` says more")
                 first = right.offset() if first < 0 else first
         return first
-
-    def _content(self, message: Consumed) -> tuple[object, ...]:
-        """What has to be the same on both sides; see `reo.alignment.Sides.content`."""
-        return message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1] or self.zero_timestamp_ms
 
     @staticmethod
     def _records(client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:

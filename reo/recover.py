@@ -122,7 +122,7 @@ class Recovery:
             lambda: positions.visible(self.source_reader, source_begin),
             lambda: positions.visible(self.destination_reader, destination_begin),
             source_begin[source] == 0, destination_begin[destination] == 0, self.settings.start.from_beginning(partition, added=partition >= counted),
-            1 if self.settings.text("destination.zero_timestamp") == "one" else 0)
+            tables.zero_timestamp_ms(self.settings) or 0)
 
     def _nothing_copied(self, row: Partition, end: int, counted: int) -> int:
         """The frontier of a partition without a copied record: what the group says, or where the copy begins."""

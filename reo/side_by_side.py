@@ -57,7 +57,7 @@ class Sides:
             from reo.table_rows import reading
 
             self.rows = reading(settings, ())
-        self.instead_of_zero = 1 if settings.text("destination.zero_timestamp") == "one" else 0
+        self.instead_of_zero = tables.zero_timestamp_ms(settings) or 0
 
     def held(self, pair: Pair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""

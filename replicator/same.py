@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer
 
-from common import positions
+from common import positions, tables
 from common.candidates import Look, request_timeout_s
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
-from common.records import Consumed
+from common.records import Consumed, content
 from common.routes import Place, Route
 
 STRETCH = 1000
@@ -104,7 +104,7 @@ def _copied(consumer: Consumer, output: Place, frontier: Frontier, beginning: in
 
 def _source(there: Look, consumer: Consumer, place: Place, begin: int, last: int) -> list[Placed]:
     """The candidate's records from `begin` to `last`, as they would be written."""
-    instead_of_zero = 1 if there.settings.text("destination.zero_timestamp") == "one" else 0
+    instead_of_zero = tables.zero_timestamp_ms(there.settings) or 0
     found = []
     for message in positions.visible(consumer, {place: begin}, request_timeout_s(there.settings)):
         if message.offset() > last:
@@ -114,4 +114,4 @@ def _source(there: Look, consumer: Consumer, place: Place, begin: int, last: int
 
 
 def _placed(message: Consumed, instead_of_zero: int = 0) -> Placed:
-    return Placed(message.offset(), (message.key(), message.value(), message.headers() or [], message.timestamp()[1] or instead_of_zero))
+    return Placed(message.offset(), content(message, instead_of_zero))
