@@ -5,6 +5,7 @@
 #   docker run -e KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS=a:9092 -e KAFKA_CLUSTERS_SOURCE_TOPIC=orders \
 #       -e KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS=b:9092 -e KAFKA_CLUSTERS_DESTINATION_TOPIC=orders reo
 #   docker run -e … reo verify
+#   … reo executor: what Spark starts in its pods on Kubernetes (docs/how-to/spark.md)
 #   docker run --entrypoint cat reo /opt/reo/sbom.cdx.json      what it is made of (CycloneDX)
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) .
 #
@@ -34,14 +35,15 @@ WORKDIR /opt/reo
 # In this order, so that a change of the code does not fetch Spark again.
 COPY requirements.lock ./
 COPY build/setup build/ivy.xml build/jars.sha256 build/
-# Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Kubernetes for executors, serves no clients of its own
-# (connect), keeps no state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image.
+# Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for executors, serves no clients of its own (connect), keeps no
+# state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it is stage one's
+# scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too.
 RUN build/setup runtime \
     && .venv/bin/python -m pip uninstall --quiet --yes setuptools pip \
     && cd .venv/lib/python3*/site-packages/pyspark && rm -rf examples data jars/connect-repl && cd jars \
     && rm -f spark-mllib* spark-graphx* breeze* spire* cats-kernel* algebra* JTransforms* JLargeArrays* lapack* arpack* blas* jts-core* \
         spark-hive* hive-beeline* hive-cli* hive-common* hive-exec* hive-jdbc* hive-metastore* hive-serde* hive-service* hive-shims* datanucleus* derby* \
-        spark-kubernetes* kubernetes-* volcano-* vertx-* spark-yarn* spark-connect* spark-pipelines* spark-repl* \
+        volcano-* spark-yarn* spark-connect* spark-pipelines* spark-repl* \
         rocksdbjni* leveldbjni* *-osx-* *-windows-* netty-transport-native-kqueue*
 COPY common common
 COPY replicator replicator

@@ -1,4 +1,4 @@
-"""Raw options of the four Kafka clients that records pass through, and which of them are not free.
+"""Raw options of the four Kafka clients that records pass through, and of Spark, and which of them are not free.
 
 | setting | client | whose words |
 |---|---|---|
@@ -6,6 +6,7 @@
 | `intermediate.producer_options` | stage one writes the intermediate topic | Kafka's Java producer |
 | `intermediate.consumer_options` | stage two reads the intermediate topic | librdkafka |
 | `destination.producer_options` | stage two writes the destination | librdkafka |
+| `replicator.spark_options` | none: stage one's Spark (`common.spark_options`) | Spark |
 
 They are passed through as they are, and win over what reo would set. But an exact copy stands on some of them: those are in `GUARDED`, each with the reason and
 with the values that do no harm. Any other value is refused, unless `allow_unsafe_options` is set: then it is passed, and every process says so in its
@@ -17,29 +18,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from common import spark_options
+from common.guard import Guard
 
 SWITCH = "allow_unsafe_options"
 SECRET = re.compile(r"(?i)secret|password|passphrase|token|jaas|credential|private|key\b|pem\b|sasl[.]oauthbearer[.]config")
 """Names of options whose values are never shown."""
 NAME = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*")
-"""What Kafka's options are called; an environment variable can carry no more."""
+"""What Kafka's options are called; an environment variable in capitals can carry no more."""
 DEPTH_MAX = 12
 """`ssl.keystore.certificate.chain` is four tables deep in TOML; what refers to itself is deeper than any name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """Why an option is not free; `harmless` matches the values that are allowed all the same, `always` ones are refused with the switch too."""
-
-    reason: str
-    harmless: str = ""
-    always: bool = False
-
-    def allows(self, value: str) -> bool:
-        """Whether this value weakens nothing."""
-        return bool(self.harmless) and re.fullmatch(self.harmless, value.strip().lower()) is not None
 
 
 def _entry(side: str, host_name: str, *names: str) -> dict[str, Guard]:
@@ -139,6 +129,7 @@ _STAGE_TWO_PRODUCER = {
 GUARDED: Mapping[str, Mapping[str, Guard]] = {
     "source.consumer_options": _SPARK_SOURCE, "intermediate.producer_options": _SPARK_SINK,
     "intermediate.consumer_options": _STAGE_TWO_CONSUMER, "destination.producer_options": _STAGE_TWO_PRODUCER,
+    spark_options.SETTING: spark_options.GUARDS,
 }
 SPARKS_OWN = frozenset({"failondataloss", "includeheaders", "assign", "subscribe", "subscribepattern", "startingoffsets", "startingtimestamp",
                         "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp",
@@ -148,8 +139,9 @@ SPARKS_OWN = frozenset({"failondataloss", "includeheaders", "assign", "subscribe
 
 
 def variable(setting: str, option: str) -> str:
-    """The environment variable that gives one option: as with Confluent's images a dot is `_`, and `_` is `__`."""
-    return f"{prefix(setting)}{option.replace('_', '__').replace('.', '_').upper()}"
+    """The environment variable that gives one option: as with Confluent's images a dot is `_`, and `_` is `__`; in capitals, but for Spark's."""
+    words = option.replace("_", "__").replace(".", "_")
+    return f"{prefix(setting)}{words if setting == spark_options.SETTING else words.upper()}"
 
 
 def prefix(setting: str) -> str:
@@ -161,8 +153,9 @@ def of_variable(name: str) -> tuple[str, str] | None:
     """The table and the option that an environment variable gives, or None."""
     for setting in GUARDED:
         if name.startswith(prefix(setting)) and name != prefix(setting):
-            words = name.removeprefix(prefix(setting)).lower().split("__")
-            return setting, "_".join(word.replace("_", ".") for word in words)
+            words = name.removeprefix(prefix(setting))
+            words = words if setting == spark_options.SETTING else words.lower()
+            return setting, "_".join(word.replace("_", ".") for word in words.split("__"))
     return None
 
 
@@ -193,7 +186,9 @@ def wrong(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[st
     """What can not be passed through, each with the reason."""
     for option, value in options.items():
         guard = GUARDED[setting].get(option)
-        if not NAME.fullmatch(option):
+        if setting == spark_options.SETTING and not spark_options.NAME.fullmatch(option):
+            yield f"{setting}: {option!r} is not the name of an option of Spark's, which begins with spark. and keeps its upper and lower case"
+        elif setting != spark_options.SETTING and not NAME.fullmatch(option):
             yield f"{setting}: {option!r} is not the name of an option"
         elif option.startswith("kafka."):
             yield f"{setting}: {option}: options of Kafka's client are given without `kafka.` before them"

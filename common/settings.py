@@ -20,7 +20,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, filters, mirror_names, points, rules, settings_file, start_at, tables, upstreams
+from common import client_options, filters, mirror_names, points, rules, settings_file, spark_options, start_at, tables, upstreams
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
@@ -32,8 +32,6 @@ OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
 FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
 NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
 """Variables with our prefix that are not settings of a copy: the file, where the image keeps Spark's connector, where a test wants a process to die."""
-MASTER = re.compile(r"spark://[^\s/,:]+:[0-9]{1,5}(,[^\s/,:]+:[0-9]{1,5})*")
-"""The one form of `spark.master` that is tested; several addresses are one cluster with standby masters."""
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -278,9 +276,7 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.wrong({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
     yield from tables.wrong(settings)
-    master = settings.text("replicator.master")
-    if master and not MASTER.fullmatch(master):
-        yield f"replicator.master: spark://host:port is expected, not {master!r}"
+    yield from spark_options.wrong(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
 

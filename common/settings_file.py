@@ -20,7 +20,8 @@ DEPTH_MAX = 2
 """`[section] key`: what lies deeper is no setting, and may refer to itself in YAML."""
 NO_SECTION = "no section"
 TOPICS = "topics."
-"""In this section keys are names of topics, which are told apart by upper and lower case."""
+CASED = (TOPICS, "replicator.spark_options.")
+"""In these sections keys are names of topics, and of Spark's options, which are told apart by upper and lower case."""
 
 
 def read(file: str) -> dict[str, Any]:
@@ -65,8 +66,14 @@ def _ini(content: str) -> Mapping[str, Any]:
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "", depth: int = 1) -> Iterable[tuple[str, Any]]:
     for key, value in tree.items():
-        name = f"{prefix}{key}" if prefix == TOPICS else f"{prefix}{key}".lower()
+        name = _named(f"{prefix}{key}")
         if isinstance(value, Mapping) and depth < DEPTH_MAX:
             yield from _flatten(value, f"{name}.", depth + 1)
         else:
             yield name, value
+
+
+def _named(name: str) -> str:
+    """In lower case, but for what is somebody else's name."""
+    kept = next((len(section) for section in CASED if name.lower().startswith(section)), len(name))
+    return name[:kept].lower() + name[kept:]

@@ -129,8 +129,9 @@ SETTINGS: tuple[Setting, ...] = (
             ("KAFKA_CONFIG_PRODUCER_ACKS",), choices=("all", "-1")),
     Setting("replicator.memory_mb", "integer", "", "Heap of stage one's JVM; Spark does not start with less than 512. Default: 512, and 8 more for "
             "each partition beyond 16 that the source has at the start.", least=512, most=1_048_576),
-    Setting("replicator.master", "text", "", "Where stage one's tasks run: `spark://host:port` of a standalone cluster with a core for each partition of the "
-            "source. Default: `local[n]`, in its own JVM."),
+    Setting("replicator.master", "text", "", "Where stage one's tasks run: `spark://host:port` of a standalone cluster or `k8s://https://host:port` of "
+            "Kubernetes, with a core for each partition of the source, see [Stage one on a cluster](how-to/spark.md). Default: `local[n]`, in its own JVM."),
+    _options("replicator.spark_options", "stage one's Spark; their names keep upper and lower case"),
     Setting("replicator.batch_s", "integer", 300, "Length of a Real-Time-Mode batch. Each boundary stalls the flow for 0.3-0.5 s.", least=5, most=86_400),
     Setting("replicator.drain_s", "integer", 10, "How long a new run waits for stage two to catch up before it begins.", most=3600),
     Setting("deduplicator.workers", "integer", 1, "Processes of stage two in this instance; they share the partitions. kafka-reo: 3.",

@@ -94,6 +94,11 @@ compared record by record. The service may run. Exit code 0: all partitions with
 any more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are undecided. Then nothing is committed.
 A route with a mapping, or with other sources beside it, has no such places (31).
 """
+EXECUTOR = """examples:
+  reo executor                   in a pod, with the environment that Spark gives its executors on Kubernetes; never by hand
+
+With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this one argument. Exit code 2: this is no such pod.
+"""
 DEMO = """examples:
   reo demo                       two brokers on this machine, kills at moments that a seed chooses
   reo demo --seed 7 --kills 3    the same kills again
@@ -151,6 +156,7 @@ def parser() -> Parser:
     demo.add_argument("--seed", type=int, help="chooses when the stages are killed; printed at the end")
     demo.add_argument("--kills", type=int, default=2, help="of each stage (default 2)")
     demo.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
+    commands.add_parser("executor", help="what Spark starts in its pods on Kubernetes: an executor of stage one; never started by hand", examples=EXECUTOR)
     return top
 
 

@@ -23,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from reo.demo import demo
 
         return demo.run(given.seed, given.kills, given.json)
+    if given.command == "executor":
+        from replicator import executor
+
+        return executor.run()
     if given.command == "config" and given.what == "import":
         from reo import config
 

@@ -11,6 +11,7 @@ In the order in which a record passes:
     same.py          whether that cluster's records are those that were copied
     health.py        the other candidates while a run lives
     watch.py         live positions while a run lives, and the reasons to end it
-    session.py       the JVM; archive.py its classes, mapped instead of read
+    session.py       the JVM; archive.py its classes, mapped instead of read; jvm.py its options
+    masters.py       where the tasks run; executor.py an executor in a pod
     stage.py         the process: plan, run, watch, again
 """

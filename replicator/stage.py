@@ -24,7 +24,7 @@ from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
 from common.routes import Place
 from common.settings import Settings
-from replicator import run, session
+from replicator import masters, run, session
 from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.health import Health
@@ -79,7 +79,7 @@ class Stage:
         if spark is None:
             self._to("stopped")
             return
-        slots = session.slots_for(self.partitions)
+        slots = masters.slots_for(self.partitions)
         if slots < len(plan.starts):
             raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
         log.info("run with epoch %(epoch)d begins at %(starts)s", {"epoch": plan.epoch, "starts": plan.starts})

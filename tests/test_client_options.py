@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from common import client_options, kafka_clients
+from common import client_options, kafka_clients, spark_options
 from common.client_options import GUARDED, SWITCH
 from common.errors import SettingsInvalid
 from common.kafka_clients import Lost
 from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
-from replicator import intermediate, source
+from replicator import intermediate, session, source
 from tests.conftest import Start
 from tests.kafka import ROOT, Cluster, Clusters, spread
 from tests.test_bad_input import STOP_S, stopped
@@ -35,6 +35,8 @@ MUST_BE_GUARDED = {
                                      "enable.auto.offset.store check.crcs",
     "destination.producer_options": "bootstrap.servers security.protocol transactional.id transaction.timeout.ms enable.idempotence acks request.required.acks "
                                     "max.in.flight max.in.flight.requests.per.connection log_level message.timeout.ms",
+    "replicator.spark_options": "spark.master spark.speculation spark.task.cpus spark.default.parallelism spark.dynamicAllocation.enabled spark.jars "
+                                "spark.sql.extensions spark.redaction.regex spark.sql.ansi.enabled",
 }
 EVERY = [(setting, option) for setting, guards in GUARDED.items() for option in guards]
 
@@ -91,7 +93,7 @@ def test_what_an_exact_copy_stands_on_is_guarded() -> None:
 
 
 def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, dict[str, Any]]:
-    """What each of the four clients is given."""
+    """What each of the four clients is given, and Spark."""
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(kafka_clients, "Consumer", made.append)
     monkeypatch.setattr(kafka_clients, "Producer", made.append)
@@ -99,7 +101,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}
             for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded, 1_048_588))]
-    return dict(zip(GUARDED, [*java, *made], strict=True))
+    return dict(zip(GUARDED, [*java, *made, session.configuration(loaded, 1)], strict=True))
 
 
 def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +110,9 @@ def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) ->
         own = {option: str(value).lower() for option, value in options.items() if option in GUARDED[setting] and GUARDED[setting][option].harmless}
         assert own, setting
         assert [option for option, value in own.items() if not GUARDED[setting][option].allows(value)] == []
-    raw = {client_options.variable(setting, "client.id"): f"mine in {setting}" for setting in GUARDED}
-    assert {setting: options["client.id"] for setting, options in own_options(monkeypatch, load(GOOD | raw)).items()} == \
+    names = {setting: "spark.app.name" if setting == spark_options.SETTING else "client.id" for setting in GUARDED}
+    raw = {client_options.variable(setting, option): f"mine in {setting}" for setting, option in names.items()}
+    assert {setting: options[names[setting]] for setting, options in own_options(monkeypatch, load(GOOD | raw)).items()} == \
         {setting: f"mine in {setting}" for setting in GUARDED}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ SINGLE = ROOT / "k8s-deployment.yml"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 """Of the API: one that long-lived clusters have, and the newest that the schemas are there for."""
 NOT_KUBERNETES = {"ServiceMonitor", "Kustomization", "Component"}
+EXECUTOR = ROOT / "replicator" / "executor-pod.yaml"
+"""What Spark makes executor pods from."""
 PODS = [SINGLE, DEPLOY / "base" / "replicator.yaml", DEPLOY / "base" / "deduplicator.yaml"]
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 """What the Pod Security Standard "restricted" allows."""
@@ -44,8 +47,8 @@ def workload(path: Path) -> dict[str, Any]:
 
 def objects() -> list[Path]:
     """Every file with objects of Kubernetes' own."""
-    return [SINGLE, *(path for path in sorted(DEPLOY.rglob("*.yaml")) if isinstance(yaml.safe_load(path.read_text()), dict)
-                      and documents(path)[0]["kind"] not in NOT_KUBERNETES)]
+    return [SINGLE, EXECUTOR, *(path for path in sorted(DEPLOY.rglob("*.yaml")) if isinstance(documents(path)[0], dict)
+                                and documents(path)[0]["kind"] not in NOT_KUBERNETES)]
 
 
 def valid(thing: dict[str, Any], version: str) -> None:
@@ -70,10 +73,8 @@ def test_the_schema_refuses_what_is_wrong() -> None:
             valid(thing, VERSIONS[-1])
 
 
-@pytest.mark.parametrize("path", PODS, ids=named)
-def test_pods_are_restricted(path: Path) -> None:
+def restricted(pod: dict[str, Any]) -> None:
     """The Pod Security Standard "restricted", and more: nothing writable but /tmp, no token of the cluster, no variables of its Services."""
-    pod = workload(path)["spec"]["template"]["spec"]
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(pod)
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
@@ -85,6 +86,14 @@ def test_pods_are_restricted(path: Path) -> None:
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
     assert {"requests", "limits"} <= set(container["resources"])
+
+
+@pytest.mark.parametrize("path", PODS, ids=named)
+def test_pods_are_restricted(path: Path) -> None:
+    """And each is asked how it is at the port that it has."""
+    pod = workload(path)["spec"]["template"]["spec"]
+    restricted(pod)
+    (container,) = pod["containers"]
     probes = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert {probe["path"] for probe in probes.values()} == {"/livez", "/readyz"}
     assert probes["readinessProbe"]["path"] == "/readyz"
@@ -92,12 +101,12 @@ def test_pods_are_restricted(path: Path) -> None:
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
-    """What the container has in its environment; a name that the pod gives stands for itself."""
+    """What the container has in its environment; what the pod gives is the name of its field."""
     given = {}
     for source in container.get("envFrom", ()):
         assert source["configMapRef"]["name"] == "reo-settings"
         given |= variables(DEPLOY / "base" / "settings.env")
-    return given | {entry["name"]: str(entry.get("value", "of-the-pod")) for entry in container["env"]}
+    return given | {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container["env"]}
 
 
 def variables(path: Path) -> dict[str, str]:
@@ -128,6 +137,17 @@ def test_the_examples_settings_are_taken_too() -> None:
     password = given.pop("REO_SOURCE_SASL_PASSWORD_FILE")
     assert password.startswith(workload_patched()[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"])
     assert load(given | {"REO_SOURCE_SASL_PASSWORD": "x"}).application == "orders-copy"
+
+
+def test_the_settings_for_executors_are_taken_too() -> None:
+    """What the component adds to stage one's pod; Spark finds its pod, its address and its image by it."""
+    entries = [operation["value"] for operation in documents(DEPLOY / "executors" / "replicator.yaml")[0] if operation["path"].endswith("/env/-")]
+    loaded = load(variables(DEPLOY / "base" / "settings.env") | environment({"env": entries}))
+    assert loaded.text("replicator.master") == "k8s://https://kubernetes.default.svc"
+    base = workload(PODS[1])["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert loaded.options("replicator.spark_options") == {
+        "spark.kubernetes.container.image": base, "spark.kubernetes.namespace": "metadata.namespace", "spark.kubernetes.driver.pod.name": "metadata.name",
+        "spark.driver.host": "status.podIP"}
 
 
 def kustomizations() -> list[Path]:
@@ -193,11 +213,22 @@ def test_disruptions_and_services_select_the_pods() -> None:
     assert [entry["pairs"] for entry in told["labels"]] == [service["spec"]["selector"]] == [monitor["spec"]["selector"]["matchLabels"]]
 
 
-@pytest.mark.skipif(not shutil.which("kustomize"), reason="kustomize is not installed; without it what it names and changes is held above")
-@pytest.mark.parametrize("folder", [DEPLOY / "base", DEPLOY / "example"], ids=named)
+def kustomize() -> list[str]:
+    """The command that builds: kustomize, or the one in kubectl if it knows components and replacements; empty where there is none."""
+    if shutil.which("kustomize"):
+        return ["kustomize", "build"]
+    if not shutil.which("kubectl"):
+        return []
+    said = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Kustomize Version: v(\d+)\.", said)
+    return ["kubectl", "kustomize"] if found and int(found[1]) >= 5 else []
+
+
+@pytest.mark.skipif(not kustomize(), reason="neither kustomize nor a kubectl with kustomize 5; without it what it names and changes is held above")
+@pytest.mark.parametrize("folder", [path for path in kustomizations() if documents(path / "kustomization.yaml")[0]["kind"] == "Kustomization"], ids=named)
 def test_kustomize_makes_valid_objects(folder: Path) -> None:
-    """The real thing: every object that it makes is valid, and the pods find their settings."""
-    made = subprocess.run(["kustomize", "build", str(folder)], capture_output=True, text=True, check=True).stdout
+    """The real thing: every object that it makes is valid, the pods find their settings, and executors have the image of the pod that asks for them."""
+    made = subprocess.run([*kustomize(), str(folder)], capture_output=True, text=True, check=True).stdout
     things = [thing for thing in yaml.safe_load_all(made) if thing]
     for thing in things:
         if thing["kind"] not in NOT_KUBERNETES:
@@ -206,3 +237,8 @@ def test_kustomize_makes_valid_objects(folder: Path) -> None:
     pods = [thing["spec"]["template"] for thing in things if thing["kind"] in ("Deployment", "StatefulSet")]
     assert {pod["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"] for pod in pods} == {settings}
     assert all(pod["metadata"]["labels"]["app.kubernetes.io/name"] == "reo" for pod in pods)
+    accounts = {thing["metadata"]["name"] for thing in things if thing["kind"] == "ServiceAccount"}
+    assert {pod["spec"]["serviceAccountName"] for pod in pods if pod["spec"]["automountServiceAccountToken"]} == accounts
+    for container in (pod["spec"]["containers"][0] for pod in pods):
+        images = {entry["value"] for entry in container["env"] if entry["name"].endswith("container_image")}
+        assert images <= {container["image"]}

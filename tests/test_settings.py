@@ -109,8 +109,9 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_PRODUCER_ACKS": "1"}, "one of all, -1 is expected"),
     ({"REO_SOURCE_TOPIC": ""}, "REO_SOURCE_TOPIC or KAFKA_CLUSTERS_SOURCE_TOPIC is missing"),
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": ""}, "must not be empty"),
-    ({"REO_REPLICATOR_MASTER": "yarn"}, "replicator.master: spark://host:port is expected"),
-    ({"REO_REPLICATOR_MASTER": "spark://host"}, "replicator.master: spark://host:port is expected"),
+    *(({"REO_REPLICATOR_MASTER": master}, "replicator.master: spark://host:port or k8s://https://host:port is expected")
+      for master in ("yarn", "local[4]", "spark://host", "k8s://host:6443", "k8s://")),
+    ({"REO_REPLICATOR_MASTER": "k8s://https://host:6443"}, "replicator.spark_options: spark.kubernetes.container.image is missing"),
     ({"REO_FILTER_FUNCTION": "no_such_thing"}, "filter.function: module:function is expected"),
     ({"REO_FILTER_FUNCTION": "tests.sieves:no_such_thing"}, "filter.function tests.sieves:no_such_thing can not be used: AttributeError"),
     ({"REO_FILTER_FUNCTION": "tests.sieves:__doc__"}, "it can not be called"),
