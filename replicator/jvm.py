@@ -18,6 +18,7 @@ SURVIVORS = "-XX:MinSurvivorRatio=8"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Where Kafka's Java client may ask for a token."""
 LOG = """
+# A failed query is reported once, by stage one; what is switched off says the same again, and for every query that is stopped.
 rootLogger.level = warn
 rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
@@ -27,11 +28,14 @@ logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.kafka.name = org.apache.kafka
 logger.kafka.level = error
+logger.write.name = org.apache.spark.sql.execution.datasources
+logger.write.level = off
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
 """
 DRIVER = "replicator-jvm"
 EXECUTOR = "replicator-executor"
 QUIET = {EXECUTOR: "", DRIVER: """
-# A failed query is reported once, by stage one; what is switched off says the same again, and for every query that is stopped.
 logger.streaming.name = org.apache.spark.sql.execution.streaming
 logger.streaming.level = error
 logger.conf.name = org.apache.spark.SparkConf
@@ -43,10 +47,6 @@ logger.pods.name = org.apache.spark.scheduler.cluster.k8s
 logger.pods.level = warn
 logger.executor.name = org.apache.spark.executor
 logger.executor.level = off
-logger.write.name = org.apache.spark.sql.execution.datasources
-logger.write.level = off
-logger.utils.name = org.apache.spark.util.Utils
-logger.utils.level = off
 logger.stream.name = org.apache.spark.sql.catalyst
 logger.stream.level = error
 """}

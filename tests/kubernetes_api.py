@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
@@ -61,7 +62,7 @@ class Pod:
     def shown(self) -> dict[str, Any]:
         """As the API shows it."""
         code = self.process.poll()
-        terminated = [] if code is None else [{"name": "executor", "state": {"terminated": {"exitCode": code & 255}}}]
+        terminated = [] if code is None else [{"name": "executor", "state": {"terminated": {"exitCode": code if code >= 0 else 128 - code}}}]
         return self.asked | {"status": {"phase": "Running" if code is None else "Failed", "containerStatuses": terminated}}
 
 
@@ -95,7 +96,8 @@ class KubernetesApi:
         name = path.partition("/pods/")[2]
         with self.lock:
             if method == "POST":
-                asked = body | {"metadata": body["metadata"] | {"uid": f"uid-{len(self.pods)}", "namespace": path.split("/")[4]}}
+                made = {"uid": f"uid-{len(self.pods)}", "namespace": path.split("/")[4], "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+                asked = body | {"metadata": body["metadata"] | made}
                 self.pods.append(Pod(asked, self.folder / body["metadata"]["name"], self.container))
                 return self.pods[-1].shown
             if name == DRIVER:
