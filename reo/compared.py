@@ -32,6 +32,8 @@ class Comparison:
     source_offset: int | None = None
     """Of the first difference; None where there is no record on that side, or no difference."""
     destination_offset: int | None = None
+    begun: tuple[int, int] | None = None
+    """The offsets of the first records that both have, where one side rightly lacks earlier ones (`reo.beginnings`); those are not compared."""
     by_key: bool = False
     """Whether the newest record of each key was compared, because compaction had taken others; `equal` counts keys then."""
 
@@ -42,13 +44,17 @@ class Comparison:
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
+        source_begin, destination_begin = self.begun or (None, None)
         return {"topic": self.place.topic, "partition": self.place.partition, "equal": self.equal, "by_key": self.by_key,
+                "source_begin": source_begin, "destination_begin": destination_begin,
                 "difference": self.difference or None, "source_offset": self.source_offset, "destination_offset": self.destination_offset}
 
     def __str__(self) -> str:
         """In words."""
         what = "keys have the same newest record (compacted)" if self.by_key else "records equal"
-        return f"{self.place}: {self.equal} {what}{'; ' + self.difference if self.difference else ''}"
+        begun = "" if self.begun is None else (f" from source offset {self.begun[0]} and destination offset {self.begun[1]} on, before which one side has "
+                                               "no records (any more)")
+        return f"{self.place}: {self.equal} {what}{begun}{'; ' + self.difference if self.difference else ''}"
 
 
 def different(wanted: Consumed, there: Consumed) -> str:

@@ -21,11 +21,13 @@ from common import settings as reo_settings
 from common.children import die_with_parent
 from common.errors import ReoError, StageFailed
 from common.kafka_clients import reader
+from common.positions import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
 from deduplicator.hot import without_collection
 from reo import compared, newest
+from reo.beginnings import Side, aligned
 from reo.compared import Comparison
 
 WORTH_IT = 200_000
@@ -38,12 +40,17 @@ THROUGH_MILLIONS = {"fetch.queue.backoff.ms": 10, "queued.min.messages": 50_000,
 
 
 class Pair(NamedTuple):
-    """A source partition, its copy, where to begin, and whether compaction may have taken records on one side only."""
+    """A source partition, its copy, and where to begin."""
 
     source: Place
     destination: Place
     begin: Comparison
     compacted: bool
+    """Whether compaction may have taken records on one side only."""
+    source_cut: bool
+    """Whether the source's first records were deleted."""
+    copy_cut: bool
+    """Whether the copy may lack the source's first records: its own were deleted, or it did not begin with them."""
 
 
 class Sides:
@@ -51,7 +58,7 @@ class Sides:
 
     def __init__(self, settings: Settings) -> None:
         self.clients = [reader(cluster, settings, **THROUGH_MILLIONS) for cluster in (settings.source, settings.destination)]
-        self.rows: Callable[[Place], Generator[Consumed]] | None = None
+        self.rows: Callable[[Place, int], Generator[Consumed]] | None = None
         """Of the copies, where these are tables."""
         if tables.named(settings):
             from reo.table_rows import reading
@@ -62,19 +69,46 @@ class Sides:
     def held(self, pair: Pair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""
         result, (source, destination) = pair.begin, self.clients
+        self._align(pair)
         begins = result.source_next, result.destination_next
 
         def wanted() -> compared.Batches:
             return positions.batches(source, {pair.source: begins[0]}, SILENCE_S)
 
         def there() -> compared.Batches:
-            return positions.batches(destination, {pair.destination: begins[1]}, SILENCE_S) if self.rows is None else in_lists(self.rows(pair.destination))
+            if self.rows is not None:
+                return in_lists(self.rows(pair.destination, begins[1]))
+            return positions.batches(destination, {pair.destination: begins[1]}, SILENCE_S)
 
         with closing(wanted()) as left, closing(there()) as right:
             compared.compare(left, right, result, self.instead_of_zero, progress)
         if result.difference and pair.compacted:
             newest.compare(wanted, there, result, self.instead_of_zero)
         return result
+
+    def _align(self, pair: Pair) -> None:
+        """Where one side rightly lacks its first records, begin with the first ones that both have. (A row's offset is the source's.)"""
+        result, (source, destination) = pair.begin, self.clients
+        if result.equal or not (pair.source_cut or pair.copy_cut):
+            return
+        left = Side(source, pair.source, self.instead_of_zero)
+        if self.rows is None:
+            result.begun = aligned(left, Side(destination, pair.destination), pair.source_cut, pair.copy_cut)
+        else:
+            result.begun = self._aligned_rows(pair, left)
+        if result.begun is not None:
+            result.source_next, result.destination_next = result.begun
+
+    def _aligned_rows(self, pair: Pair, source: Side) -> tuple[int, int] | None:
+        """The same for a table: a row's offset is the source's."""
+        assert self.rows is not None
+        with closing(self.rows(pair.destination, FROM_BEGINNING)) as rows:
+            first_row = next((row.offset() for row in rows), None)
+        first, wanted = source.first()
+        first = first if wanted else source.end()
+        if first_row is None or first_row == first or not (pair.copy_cut if first_row > first else pair.source_cut):
+            return None
+        return max(first, first_row), max(first, first_row)
 
 
 def in_lists(rows: Generator[Consumed]) -> compared.Batches:

@@ -14,7 +14,8 @@ from common.records import Consumed, Headers
 from common.routes import Place
 from common.settings import Settings
 
-SELECT = """SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {} WHERE partition = %s ORDER BY source_offset"""
+SELECT = """
+SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {} WHERE partition = %s AND source_offset >= %s ORDER BY source_offset"""
 FETCHED = 1000
 
 
@@ -68,18 +69,18 @@ class Row:
         """It is always a record."""
 
 
-def reading(settings: Settings, names: Collection[str]) -> Callable[[Place], Generator[Consumed]]:
-    """TopicMissing when one of these tables is not there."""
+def reading(settings: Settings, names: Collection[str]) -> Callable[[Place, int], Generator[Consumed]]:
+    """A partition's rows from a source offset on; TopicMissing when one of these tables is not there."""
     session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
     for name in names:
         if not postgresql.is_there(session, postgresql.table(settings, name)):
             raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
 
-    def rows(place: Place) -> Generator[Consumed]:
+    def rows(place: Place, begin: int) -> Generator[Consumed]:
         try:
             with session.transaction(), session.cursor(name="verify") as cursor:
                 cursor.itersize = FETCHED
-                cursor.execute(sql.SQL(SELECT).format(postgresql.table(settings, place.topic)), [place.partition], binary=True)
+                cursor.execute(sql.SQL(SELECT).format(postgresql.table(settings, place.topic)), [place.partition, begin], binary=True)
                 for row in cursor:
                     yield Row(place, Columns(*row))
         except psycopg.Error as failed:

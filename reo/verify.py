@@ -2,7 +2,8 @@
 
 It knows nothing of frontiers or epochs: it reads what any `read_committed` consumer would read, so it can be believed when the service is wrong. Memory is
 bounded by the clients' fetch queues. What the source has now is the measure: a copy that is still running is reported as incomplete, with how much is
-missing. With `--resume` a comparison goes on where an earlier one was; where compaction has taken records, the newest of each key are compared (`reo.newest`).
+missing. With `--resume` a comparison goes on where an earlier one was; where retention has taken the first records of one side, it begins with the first that
+both have (`reo.beginnings`); where compaction has taken records, the newest of each key are compared (`reo.newest`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Verification:
                 begin = memory.begin(place, begins[place], there[output])
                 self._reached[place] = max(begin.source_next, begins[place])
                 self.total += ends[place] - self._reached[place]
-                self.pairs.append(Pair(place, output, begin, compacted))
+                later = not settings.start.from_beginning(place.partition, added=False)
+                self.pairs.append(Pair(place, output, begin, compacted, begins[place] > 0, there[output] > 0 or later))
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
         """Compare everything; `progress` is told how many source offsets were passed since it was told last."""
