@@ -37,9 +37,10 @@ COPY requirements.lock ./
 COPY build/setup build/ivy.xml build/jars.sha256 build/
 # Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for executors, serves no clients of its own (connect), keeps no
 # state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it is stage one's
-# scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too.
+# scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too. pip's byte code has times in it: compiled again.
 RUN build/setup runtime \
     && .venv/bin/python -m pip uninstall --quiet --yes setuptools pip \
+    && .venv/bin/python -m compileall -q -f --invalidation-mode unchecked-hash .venv/lib \
     && cd .venv/lib/python3*/site-packages/pyspark && rm -rf examples data jars/connect-repl && cd jars \
     && rm -f spark-mllib* spark-graphx* breeze* spire* cats-kernel* algebra* JTransforms* JLargeArrays* lapack* arpack* blas* jts-core* \
         spark-hive* hive-beeline* hive-cli* hive-common* hive-exec* hive-jdbc* hive-metastore* hive-serde* hive-service* hive-shims* datanucleus* derby* \
