@@ -21,13 +21,17 @@ from urllib.parse import quote
 from replicator import archive
 
 Component = dict[str, object]
-JAR = re.compile(r"(.+)-(\d[^/]*)\.jar")
-"""Name and version."""
-GROUPS = {"kafka-clients": "org.apache.kafka", "hadoop-client-runtime": "org.apache.hadoop", "snappy-java": "org.xerial.snappy", "zstd-jni": "com.github.luben",
-          "scala-library": "org.scala-lang", "scala-reflect": "org.scala-lang", "scala-compiler": "org.scala-lang", "ivy": "org.apache.ivy",
-          "xz": "org.tukaani", "tink": "com.google.crypto.tink", "libthrift": "org.apache.thrift", "json4s-core_2.13": "org.json4s",
-          "json4s-jackson_2.13": "org.json4s", "jackson-module-scala_2.13": "com.fasterxml.jackson.module", "chill_2.13": "com.twitter",
-          "RoaringBitmap": "org.roaringbitmap"}
+JAR = re.compile(r"(.+)-(\d+\.[^/]*)\.jar")
+"""Name and version; `1.5.7-7` is one."""
+BY_GROUP = {
+    "org.apache.kafka": "kafka-clients", "org.apache.hadoop": "hadoop-client-runtime", "org.xerial.snappy": "snappy-java", "com.github.luben": "zstd-jni",
+    "org.scala-lang": "scala-library scala-reflect scala-compiler", "org.apache.ivy": "ivy", "org.tukaani": "xz", "com.google.crypto.tink": "tink",
+    "org.scala-lang.modules": "scala-parallel-collections_2.13 scala-parser-combinators_2.13 scala-xml_2.13", "org.apache.thrift": "libthrift libfb303",
+    "org.json4s": "json4s-ast_2.13 json4s-core_2.13 json4s-jackson_2.13 json4s-jackson-core_2.13 json4s-scalap_2.13", "com.twitter": "chill_2.13 chill-java",
+    "com.fasterxml.jackson.module": "jackson-module-scala_2.13", "org.roaringbitmap": "RoaringBitmap", "com.google.code.findbugs": "jsr305",
+    "org.objenesis": "objenesis", "javax.transaction": "jta transaction-api", "javax.jdo": "jdo-api", "stax": "stax-api", "oro": "oro",
+}
+GROUPS = {name: group for group, names in BY_GROUP.items() for name in names.split()}
 """Of jars in which Maven has left nothing."""
 
 

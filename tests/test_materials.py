@@ -35,6 +35,8 @@ def test_every_jar_that_was_fetched_is_listed_with_its_checksum(parts: list[dict
     assert set(fetched) <= set(listed)
     (clients,) = (checksum for checksum, name in fetched.items() if name.startswith("kafka-clients"))
     assert listed[clients].startswith("pkg:maven/org.apache.kafka/kafka-clients@")
+    (zstd,) = (part["purl"] for part in parts if part["name"] == "zstd-jni")
+    assert re.fullmatch(r"pkg:maven/com\.github\.luben/zstd-jni@\d+\.\d+\.\d+-\d+", zstd), "a version with a hyphen in it"
     assert [part["purl"] for part in parts if part["name"] == "spark-core_2.13"] == ["pkg:maven/org.apache.spark/spark-core_2.13@4.2.0"]
 
 
