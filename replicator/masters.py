@@ -14,7 +14,7 @@ from replicator import archive, jvm, memory
 
 EXECUTORS = 2
 BESIDE_THE_HEAP_MB = 512
-"""Classes, compiled code, threads and network buffers of an executor, measured: see docs/how-to/spark.md."""
+"""Classes (256 MB at most), compiled code (96 MB at most), threads and network buffers of an executor."""
 POD = Path(__file__).with_name("executor-pod.yaml")
 
 
