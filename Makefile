@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older postgresql demo test lint reference bench faults soak report fuzz classes lock clean
+.PHONY: help setup rival older postgresql demo test lint reference bench faults soak report dashboard fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -47,6 +47,9 @@ soak: setup ## a long run with rare faults: are memory, descriptors and threads 
 report: setup ## docs/faults.md from RESULTS= (and RIVALS=, SOAK=)
 	@$(PICTURES)
 	@$(PY) -m faults.report $(RESULTS) $(if $(RIVALS),--rivals $(RIVALS)) $(if $(SOAK),--soak $(SOAK)) $(if $(HOW),--how '$(HOW)')
+
+dashboard: setup ## docs/dashboard.png: the dashboard while a copy is harmed (GRAFANA= where it is installed; prometheus and chromium are Debian's packages)
+	@$(PY) -m faults.dashboard $(or $(GRAFANA),/usr/share/grafana)
 
 fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TARGET=)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-fuzz.lock

@@ -20,7 +20,7 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "reo.json"
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 SCRAPED = {"job", "instance"}
 """What Prometheus adds to every sample."""
-GRAFANAS = {"$__rate_interval": "1m", "$__range": "15m", "$job": "reo"}
+GRAFANAS = {"$__rate_interval": "1m", "$__interval": "1m", "$__range": "15m", "$job": "reo"}
 WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "reo_records_dropped_total": {"reason": metrics.DROP_REASONS},
     "reo_transactions_total": {"outcome": ("committed", "aborted", "unknown")},

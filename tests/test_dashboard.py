@@ -66,6 +66,31 @@ def test_no_panel_is_in_anothers_place() -> None:
     assert len({panel["id"] for panel in panels()}) == len(panels())
 
 
+def test_panels_are_of_kinds_that_were_seen_drawn() -> None:
+    """docs/dashboard.png shows each kind with data; each panel and each question of one goes to the data source that the reader chooses."""
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    asking = [panel for panel in panels() if panel["type"] != "row"]
+    assert {panel["type"] for panel in asking} == {"stat", "bargauge", "timeseries", "table"}
+    assert all(place["datasource"] == chosen for panel in asking for place in (panel, *panel["targets"]))
+    assert {panel["fieldConfig"]["defaults"]["unit"] for panel in asking} == {"short", "none", "s"}
+
+
+def test_the_first_event_of_its_kind_is_counted() -> None:
+    """A counter with labels appears with its first event, and `increase` knows only what follows: panels of events count what was not there before, too.
+
+    Their bars are of a minute, one after the other, so that an event is in one bar; one on top of the other, so that none hides another.
+    """
+    bars = [panel for panel in panels() if panel["type"] == "timeseries" and panel["fieldConfig"]["defaults"].get("custom", {}).get("drawStyle") == "bars"]
+    assert {panel["title"] for panel in bars} == {"Starts and ends", "What went wrong", "Candidates"}
+    for panel in bars:
+        assert panel["interval"] == "1m"
+        assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
+        for expression, legend in ((target["expr"], target["legendFormat"]) for target in panel["targets"]):
+            counter = re.search(r"increase\((\w+\{[^}]*\})", expression)
+            assert counter, expression
+            assert "{{" not in legend or f"({counter[1]} unless {counter[1]} offset $__interval) or increase({counter[1]}[$__rate_interval])" in expression
+
+
 def test_every_alert_has_its_chapter_in_the_runbook() -> None:
     """And no chapter is left of an alert that is gone. An alert says how urgent it is, what is the case, and where to read on."""
     alerts = [rule["alert"] for rule in rules()]

@@ -7,26 +7,20 @@ what there is, tests/test_dashboard.py holds everywhere.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import subprocess
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from common.children import die_with_parent
-from reo.demo.broker import free_port
 from tests.conftest import Start
-from tests.kafka import ROOT, Clusters, spread, until
+from tests.kafka import Clusters, spread, until
+from tests.prometheus import FOLDER, Prometheus
 from tests.promql import panels, plain, rules
 from tests.service import Service, kill
 
-FOLDER = ROOT / "deploy" / "prometheus"
 RECORDS = 3000
 WITHOUT = ("run {{reason}}", "records", "{{candidate}}", "transaction: ", "{{cluster}}: ")
 """What legends of what need not happen begin with: an end of a run, a torn transaction, errors, failover."""
@@ -46,44 +40,14 @@ def test_each_alert_has_a_story() -> None:
     assert [rule["alert"] for rule in rules() if f'alertname="{rule["alert"]}"' not in told] == []
 
 
-class Prometheus:
-    """A real one, with our configuration but for the address and the interval."""
-
-    def __init__(self, folder: Path, target: str) -> None:
-        self.port = free_port()
-        shutil.copy(FOLDER / "rules.yml", folder)
-        configuration = (FOLDER / "prometheus.yml").read_text().replace("reo:7081", target).replace("5s", "1s")
-        (folder / "prometheus.yml").write_text(configuration)
-        self.process = subprocess.Popen(["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-                                         f"--web.listen-address=127.0.0.1:{self.port}"], preexec_fn=die_with_parent,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def ask(self, path: str, **words: str) -> Any:
-        """The data of one answer."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=5) as answer:
-            return json.load(answer)["data"]
-
-    def value(self, expression: str) -> list[Any]:
-        """The samples of an expression now."""
-        return list(self.ask("query", query=expression)["result"])
-
-    def scrapes(self) -> bool:
-        """Whether it has seen the service."""
-        try:
-            return bool(self.value("up == 1"))
-        except OSError:
-            return False
-
-
 @pytest.fixture
 def watched(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> Iterator[tuple[Prometheus, Service]]:
     """A service with something to copy, and a Prometheus that scrapes it."""
     clusters.source.create(topic, 2)
     service = start(topic)
-    prometheus = Prometheus(tmp_path, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
+    prometheus = Prometheus(tmp_path, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}", "1s")
     yield prometheus, service
-    prometheus.process.terminate()
-    prometheus.process.wait()
+    prometheus.end()
 
 
 def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Prometheus, Service]) -> None:
@@ -109,6 +73,9 @@ def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Pro
     with contextlib.suppress(AssertionError):
         until(lambda: not empty(), "every panel has data", 20)
     assert empty() == []
+    (again,) = [plain(target["expr"]) for panel in panels() for target in panel.get("targets", ()) if target["legendFormat"] == "{{stage}} started again"]
+    highest = {sample["metric"]["stage"]: sample["value"][1] for sample in prometheus.value(f"max_over_time(({again})[15m:1s])")}
+    assert highest == {"deduplicator": "1"}, "the panel of starts shows the one kill as one"
     assert prometheus.value("sum(reo_lag_records)")[0]["value"][1] == "0"
     assert [alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"] == []
     service.stop()

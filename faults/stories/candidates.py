@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
 from faults.run import PARTITIONS, Run, Story
 from faults.stand import IdenticalCluster
 from faults.stories.brokers import WAYS
+from tests.judge import Record
 from tests.kafka import Cluster, plain, until
 
 RECORDS_PER_S = 1500
@@ -25,10 +26,11 @@ FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", 
 class Alike(threading.Thread):
     """The same records to each candidate until the end of the `with` block; then all of them have all."""
 
-    def __init__(self, candidates: Sequence[Cluster], topic: str) -> None:
+    def __init__(self, candidates: Sequence[Cluster], topic: str, made: Callable[[int], Record] = plain) -> None:
         super().__init__(daemon=True, name=f"feed of {topic}")
         self.producers = [candidate.producer(linger_ms=2, message_timeout_ms=600_000) for candidate in candidates]
         self.topic = topic
+        self.made = made
         self._ending = threading.Event()
 
     def __enter__(self) -> Self:
@@ -47,7 +49,7 @@ class Alike(threading.Thread):
         numbers = itertools.count()
         while not self._ending.wait(TICK_S):
             for number in itertools.islice(numbers, int(RECORDS_PER_S * TICK_S)):
-                record = plain(number)
+                record = self.made(number)
                 for producer in self.producers:
                     producer.produce(self.topic, record.value, record.key, number % PARTITIONS, None, None, record.timestamp_ms, list(record.headers))
             for producer in self.producers:

@@ -1,0 +1,163 @@
+"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, what the dashboard shows while a copy is harmed.
+
+Nothing in it is made up: brokers, a service with several identical sources, Prometheus and Grafana are real, with the files of deploy/ as
+docker-compose.yml mounts them, and Chromium draws the page. Each process is killed; the JVM once more while stage two stands still, so that
+it writes again what is there and has to be dropped; then the source that is copied from is away for a while. Debian's packages `prometheus`
+and `chromium` and an installed Grafana have to be there; nothing else of this repository needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from common.children import die_with_parent
+from faults.load import Load
+from faults.run import PARTITIONS, RUN_BEGINS, Run
+from faults.stand import IdenticalCluster, clusters
+from faults.stories.candidates import FAILOVER, Alike
+from reo.demo.broker import free_port
+from tests.judge import Record
+from tests.kafka import ROOT, Cluster, Clusters, plain, until
+from tests.prometheus import Prometheus
+from tests.service import Service, kill
+
+TOPIC = "orders"
+DEPLOY = ROOT / "deploy" / "grafana"
+WIDTH, CELL, HEAD = 1600, 38, 24
+"""Pixels: the page, a row of Grafana's grid, and what is around all of them."""
+APART_S = 45
+"""From one fault to the next: so long each can be told from the others."""
+AWAY_S = 20
+FROZEN_S = 5
+LOADS_S = 30
+
+
+@contextmanager
+def grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
+    """A Grafana with our provisioning and the compose file's settings, both with this machine's addresses and folders; its address."""
+    port = free_port()
+    places = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
+
+    def here(text: str) -> str:
+        for there, place in places.items():
+            text = text.replace(there, place)
+        return text
+    for path in (DEPLOY / "provisioning").rglob("*.yml"):
+        copy = folder / path.relative_to(DEPLOY)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(here(path.read_text()))
+    given = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
+    environment = {name: here(value) for name, value in given.items()} | {
+        "GF_SERVER_HTTP_ADDR": "127.0.0.1", "GF_SERVER_HTTP_PORT": str(port), "GF_PATHS_DATA": str(folder), "GF_PATHS_LOGS": str(folder / "log"),
+        "GF_PATHS_PROVISIONING": str(folder / "provisioning"), "GF_PATHS_PLUGINS": str(folder / "plugins"),
+    }
+    with (folder / "grafana.log").open("wb") as log:
+        process = subprocess.Popen([home / "bin" / "grafana", "server", "--homepath", home], env=os.environ | environment, preexec_fn=die_with_parent,
+                                   stdout=log, stderr=log)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def version(address: str) -> str:
+    """Grafana's, as soon as it answers; empty before."""
+    try:
+        with urllib.request.urlopen(f"{address}/api/health", timeout=5) as answer:  # noqa: S310
+            return str(json.load(answer)["version"])
+    except OSError:
+        return ""
+
+
+def drawn(address: str, minutes: float, to: Path) -> None:
+    """The dashboard's last minutes, the whole page."""
+    panels = json.loads((DEPLOY / "dashboards" / "reo.json").read_text())["panels"]
+    height = HEAD + CELL * max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
+    with tempfile.TemporaryDirectory(prefix="reo-chromium-") as profile:
+        subprocess.run(["chromium", "--headless", *(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-gpu", "--no-first-run", "--disable-sync",
+                        "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", f"--user-data-dir={profile}",
+                        f"--window-size={WIDTH},{height}", f"--virtual-time-budget={1000 * LOADS_S}", f"--screenshot={to}",
+                        f"{address}/d/reo/reo?kiosk&refresh=&from=now-{60 * minutes:.0f}s&to=now"], check=True, timeout=4 * LOADS_S)
+
+
+def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
+    """One fault of each kind, far enough apart to be seen one by one."""
+    def go_on() -> None:
+        run.flows()
+        time.sleep(APART_S)
+    go_on()
+    for stage in ("deduplicator", "jvm", "replicator"):
+        run.kill_stage(service, stage)
+        go_on()
+    pid = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    kill(pid, signal.SIGSTOP)
+    run.hit("SIGSTOP of stage two")
+    begun = service.log.count(RUN_BEGINS)
+    run.kill_stage(service, "jvm")
+    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
+    time.sleep(FROZEN_S)
+    os.kill(pid, signal.SIGCONT)
+    go_on()
+    lost = candidates[0].broker
+    lost.kill()
+    run.hit("SIGKILL of the source's broker")
+    until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
+    time.sleep(AWAY_S)
+    lost.start().wait()
+    go_on()
+
+
+def fresh(number: int) -> Record:
+    """A record of now: what waits is as old as it looks."""
+    return plain(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
+
+
+def shown(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
+    """Copy, harm, draw; then the copy has to be exact. Returns what was done."""
+    assert isinstance(stand.source, IdenticalCluster)
+    candidates = [stand.source, *stand.source.others]
+    for candidate in candidates:
+        candidate.create(TOPIC, PARTITIONS)
+    run = Run(stand, folder, random.Random(0), TOPIC, Load(stand.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
+    with Alike(candidates, TOPIC, fresh):
+        service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
+        prometheus = Prometheus(folder, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
+        with grafana(home, folder, prometheus) as address:
+            of = until(lambda: version(address), "Grafana answers")
+            began = time.monotonic()
+            harmed(run, service, candidates)
+            drawn(address, (time.monotonic() - began) / 60, to)
+        prometheus.end()
+    Clusters(candidates[1], stand.destination).copied(TOPIC, candidates[1].written(TOPIC))
+    service.stop()
+    return f"Grafana {of}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
+
+
+def main() -> int:
+    """Make the picture."""
+    arguments = argparse.ArgumentParser(prog="make dashboard")
+    arguments.add_argument("grafana", type=Path, help="where Grafana is installed: the folder that has bin/grafana, conf and public")
+    arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "dashboard.png")
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, clusters(Path(folder) / "brokers", "identical") as stand:
+        print(shown(given.grafana.resolve(), stand, Path(folder), given.out.resolve()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
