@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
 from common import origin as origins
-from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, ReoError, TopicMissing
+from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
-from common.records import Consumed
+from common.records import Consumed, headers_of
 from common.routes import Place
 
 POLL_S = 5.0
@@ -133,8 +133,8 @@ def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) ->
 
 def origin_of(message: Consumed) -> Origin:
     """The origin that an intermediate record carries; ForeignRecord when it has none or not one of this partition."""
-    headers = message.headers()
     try:
+        headers = headers_of(message)
         if not headers or headers[-1][0] != origins.HEADER:
             raise ValueError(f"its last header is not {origins.HEADER}")
         if headers[-1][1] is None:
@@ -142,11 +142,17 @@ def origin_of(message: Consumed) -> Origin:
         origin = origins.parse(headers[-1][1])
         if origin.source_partition != message.partition():
             raise ValueError(f"its origin is partition {origin.source_partition}")
+    except RecordRefused as unreadable:
+        raise foreign(str(unreadable)) from None
     except ValueError as reason:
-        where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
-        raise ForeignRecord(f"the record on {where} was not written by stage one: {reason}. Find out who writes to the intermediate topic, stop it, and "
-                            "skip the record with kafka-delete-records.sh up to the offset after it; stage one writes again what is missing") from None
+        raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
     return origin
+
+
+def foreign(which: str) -> ForeignRecord:
+    """The error for a record of an intermediate topic."""
+    return ForeignRecord(f"{which}. Stage one did not write it: find out who writes to the intermediate topic, stop it, and skip the record with "
+                         "kafka-delete-records.sh up to the offset after it; stage one writes again what is missing")
 
 
 def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = math.inf) -> Generator[Consumed]:

@@ -6,9 +6,12 @@ confluent-kafka's own stubs call every field of a message optional, because a me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from confluent_kafka import KafkaError
+
+from common.errors import RecordRefused
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -41,9 +44,31 @@ class Consumed(Protocol):
         """Set when this is not a record."""
 
 
+def all_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
+    """Those of each message; RecordRefused, which names the first one with a name that is not UTF-8. (A name with a NUL is cut off there: stage one refuses
+    both, `replicator.wrap`.)
+
+    confluent-kafka (2.16) returns such a name as a null pointer with an exception beside it, which `map` looks at; a method call in a loop that has run
+    some times (PEP 659) does not, and the process dies of the pointer. It also dies when such a message is asked again: here nobody can.
+    """
+    found: list[Headers | None] = []
+    try:
+        found.extend(map(type(messages[0]).headers, messages) if messages else ())
+    except (SystemError, UnicodeDecodeError):
+        message = messages[len(found)]
+        raise RecordRefused(f"the record of {message.topic()}-{message.partition()} at offset {message.offset()} has a header whose name is not UTF-8: it can "
+                            "neither be copied nor compared", names_the_record=True) from None
+    return found
+
+
+def headers_of(message: Consumed) -> Headers:
+    """The same of one; none is an empty list."""
+    return all_headers([message])[0] or []
+
+
 def content(message: Consumed, instead_of_zero_ms: int = 0) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]:
     """What is the same on both sides of an exact copy: key, value, headers, timestamp in ms; `instead_of_zero_ms` is what is written for a timestamp of 0.
 
     The kind of the timestamp may differ: a copy sets its own.
     """
-    return message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1] or instead_of_zero_ms
+    return message.key(), message.value(), tuple(headers_of(message)), message.timestamp()[1] or instead_of_zero_ms

@@ -23,7 +23,7 @@ from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
 from common.metrics import TORN
 from common.positions import visible
-from common.records import Consumed
+from common.records import Consumed, headers_of
 from common.routes import Place
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
@@ -88,7 +88,7 @@ def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
 
 
 def _add(found: Surplus, message: Consumed) -> None:
-    found.records.append((message.offset(), (message.key(), message.value(), message.headers() or None, message.timestamp()[1])))
+    found.records.append((message.offset(), (message.key(), message.value(), headers_of(message) or None, message.timestamp()[1])))
     if len(found.records) > SURPLUS_MAX:
         raise ForeignWriter(f"{found.place} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
                             "write. If somebody else writes to the destination topic, stop the other writer, then copy to a new topic. If the group's "

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -124,7 +124,7 @@ class Loop:
             self.destination.settle()
             self.intermediate.seek(self.given(list(self.assigned)))
 
-    def decide(self, messages: Iterable[Consumed]) -> None:
+    def decide(self, messages: Sequence[Consumed]) -> None:
         """Step 2, for every partition of the batch that is still ours."""
         for place, batch in by_partition(messages).items():
             state = self.assigned.get(place)

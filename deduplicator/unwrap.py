@@ -7,13 +7,13 @@ dead before the processor's cache has forgotten it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from common import origin as origins
 from common.errors import RecordRefused
 from common.origin import Origin
-from common.positions import origin_of
-from common.records import Consumed, Headers
+from common.positions import foreign, origin_of
+from common.records import Consumed, Headers, all_headers
 from common.routes import Place
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
@@ -54,16 +54,19 @@ class Batch:
         return zero_timestamp_ms
 
 
-def by_partition(messages: Iterable[Consumed]) -> dict[Place, Batch]:
+def by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
     """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
     batches: dict[Place, Batch] = {}
     parse = origins.parse
     topic, partition, batch = "", -1, Batch()
-    for message in messages:
+    try:
+        found = all_headers(messages)
+    except RecordRefused as unreadable:
+        raise foreign(str(unreadable)) from None
+    for message, headers in zip(messages, found, strict=True):
         if message.partition() != partition or message.topic() != topic:  # the client hands out what it fetched: partition by partition
             topic, partition = message.topic(), message.partition()
             batch = batches.setdefault(Place(topic, partition), Batch())
-        headers = message.headers()
         try:
             name, value = headers[-1]  # type: ignore[index]  # None is the case of the except
             origin = parse(value)  # type: ignore[arg-type]  # and of a header without a value

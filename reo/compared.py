@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from common.records import Consumed, content
+from common.errors import RecordRefused
+from common.records import Consumed, all_headers, content
 from common.routes import Place
 
 SHOWN_BYTES = 80
@@ -66,7 +67,10 @@ def different(wanted: Consumed, there: Consumed) -> str:
 
 def shown(message: Consumed) -> str:
     """A record in one line, shortened."""
-    key, value, headers, timestamp = content(message)
+    try:
+        key, value, headers, timestamp = content(message)
+    except RecordRefused as unreadable:
+        return str(unreadable)
     return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={list(headers)!r:.{SHOWN_BYTES}} timestamp={timestamp}"
 
 
@@ -80,8 +84,10 @@ def compare(source: Batches, destination: Batches, result: Comparison, instead_o
             break
         number = min(len(left), len(right))
         # `content`, written out: a call for each record would be a good part of the time
-        wanted = [(message.key(), message.value(), message.headers() or [], message.timestamp()[1] or instead_of_zero) for message in left[:number]]
-        there = [(message.key(), message.value(), message.headers() or [], message.timestamp()[1]) for message in right[:number]]
+        wanted = [(message.key(), message.value(), headers or [], message.timestamp()[1] or instead_of_zero)
+                  for message, headers in zip(left, all_headers(left[:number]), strict=False)]
+        there = [(message.key(), message.value(), headers or [], message.timestamp()[1])
+                 for message, headers in zip(right, all_headers(right[:number]), strict=False)]
         if wanted != there:
             first = next(place for place in range(number) if wanted[place] != there[place])
             _note(result, left, right, first)

@@ -104,6 +104,8 @@ def ended(query: StreamingQuery) -> Event | None:
     if "RecordTooLargeException" in str(failure):
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")
+    if unfit := wrap.refusal(_text(failure)):
+        raise unfit
     refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _text(failure))
     if refused:  # the value is not repeated: it may be a secret
         raise SettingsInvalid(f"Kafka's client refuses the value of {refused[1]}: look at source.consumer_options and intermediate.producer_options")

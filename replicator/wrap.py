@@ -9,29 +9,57 @@ name where there are more.
 `s` is `monotonically_increasing_id()` without its upper bits, which hold the Spark partition: 0, 1, 2 … within one task. Spark
 refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.session`),
 because across batches it is not unique. Here it must not be: it starts again with every batch, and `b` tells batches apart.
+
+A record is refused here when stage two could not have its headers' names as they are at the source (`_refused`). The expression is one for which Spark makes
+code (`exists` is not, and with it nothing of the plan is), and of a record without headers it asks no more than whether it has any.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from common import origin
+from common.errors import RecordRefused
 from common.routes import Route
 
 SEQUENCE_BITS = (1 << 33) - 1
 """The lower bits of monotonically_increasing_id() count the records of a task (Spark's API documentation)."""
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+REFUSED = "a header's name can not be copied unchanged in the source record of"
+"""Begins what a query fails with that met such a name; partition and offset follow."""
 
 
 def wrapped(records: DataFrame, identities: Mapping[Route, str], epoch: int) -> DataFrame:
     """The records as the intermediate topics take them: key, value, headers, partition, topic."""
-    own = f.coalesce(f.col("headers"), f.array().cast(HEADERS_TYPE))
+    own = f.coalesce(_refused(), f.col("headers"), f.array().cast(HEADERS_TYPE))
     header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identities).cast("binary").alias("value"))
     return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition",
                           _by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
+
+
+def _refused() -> Column:
+    """NULL, or the failure of the query: at a name with a NUL, which librdkafka hands out as a C string that ends there, and at one with U+FFFD, which is what
+    Kafka's Java client reads in place of bytes that are not UTF-8 (`RecordHeader.key`).
+    """
+    names = f.concat_ws("", f.col("headers.key"))
+    changed = f.contains(names, f.lit("\0")) | f.contains(names, f.lit("\ufffd"))
+    where = _text(f"{REFUSED} ", f.col("topic"), "-", f.col("partition"), " at offset ", f.col("offset"))
+    return f.when(f.col("headers").isNotNull() & changed, f.raise_error(where))
+
+
+def refusal(failure: str) -> RecordRefused | None:
+    """The error for a query that failed at such a name; None for any other failure."""
+    found = re.search(rf"{REFUSED} (\S+)-(\d+) at offset (\d+)", failure)
+    if found is None:
+        return None
+    topic, partition, offset = found.groups()
+    return RecordRefused(f"{found[0]}: it holds a NUL, or is not UTF-8 (or holds U+FFFD, which is what Java reads in place of that). Neither it "
+                         "nor what follows it was written; nothing is lost. To go on without this record, leave it out, for example with "
+                         f"filter.sql=\"not (topic = '{topic}' and partition = {partition} and offset = {offset})\"", names_the_record=True)
 
 
 def _by_topic(routes: Collection[Route], text: Callable[[Route], str]) -> Column:

@@ -1,4 +1,6 @@
-"""A JVM with the brokers' jars, for what only Java's clients have: their partitioner, with which a mapping by key has to agree, and the brokers' quotas."""
+"""A JVM with the brokers' jars, for what only Java's clients have: their partitioner, with which a mapping by key has to agree, the brokers' quotas, and a
+producer to which a header's name is text of any characters.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from common.children import die_with_parent
+from tests.judge import Record
 from tests.kafka import ROOT
 
 Limit = Callable[[str, str, float], None]
@@ -42,6 +45,20 @@ def partitions_of(keys: Iterable[bytes], partitions: int) -> dict[bytes, int]:
     with jvm() as java:
         partitioner = java.org.apache.kafka.clients.producer.internals.BuiltInPartitioner
         return {key: partitioner.partitionForKey(key, partitions) for key in set(keys)}
+
+
+def write(address: str, topic: str, records: Iterable[tuple[int, Record]]) -> None:
+    """Write records in order, each to its partition, and wait until all are there."""
+    with jvm() as java:
+        kafka = java.org.apache.kafka
+        as_it_is = kafka.common.serialization.ByteArraySerializer()
+        producer = kafka.clients.producer.KafkaProducer({"bootstrap.servers": address}, as_it_is, as_it_is)
+        sent = [producer.send(kafka.clients.producer.ProducerRecord(
+            topic, partition, java.Long(record.timestamp_ms), record.key, record.value,
+            [kafka.common.header.internals.RecordHeader(name, value) for name, value in record.headers])) for partition, record in records]
+        producer.close()
+        for future in sent:
+            future.get()
 
 
 @contextmanager

@@ -165,8 +165,8 @@ def test_a_batch_with_a_truth_value_is_refused_as_a_whole() -> None:
     TARGETS["records"](batch)
     from deduplicator.unwrap import by_partition
 
-    with pytest.raises(ForeignRecord, match="at offset 1 "):
-        by_partition(messages(batch))
+    with pytest.raises(ForeignRecord, match="at offset 1: "):
+        by_partition(list(messages(batch)))
 
 
 @pytest.mark.parametrize("version", [True, 1.0])

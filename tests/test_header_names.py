@@ -1,0 +1,73 @@
+"""Names of headers that can not be carried unchanged: librdkafka cuts one at a NUL, Java reads what is not UTF-8 as U+FFFD. Such a record stops the copy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests import java, librdkafka
+from tests.commands import reo
+from tests.conftest import Start
+from tests.judge import Record
+from tests.kafka import ROOT, Clusters
+from tests.test_bad_input import copied_before, stopped
+
+Write = Callable[[Clusters, str], None]
+NAMES = ("", "plain", "caf\u00e9", "\U0001f600 \u4e2d", "\x01\x7f\ufffe", "a" * 1000)
+"""What is text, and no trouble."""
+GOOD = [Record(b"k%d" % number, b"v", ((name, b"1"), ("x", None), (name, b"2")), 1_700_000_000_000 + number) for number, name in enumerate(NAMES)]
+STOP_AT_END = ["--stop-at-end"]
+ALL = next(re.finditer(r"`(not exists\(headers.*?)`", (ROOT / "docs" / "how-to" / "stops.md").read_text()))[1]
+"""What the documentation has for all of them."""
+AT = len(GOOD)
+"""The offset of the record that is no good."""
+
+
+def by_java(name: str) -> Write:
+    """A record with such a name behind a good one, by Java's producer; in the second partition another one."""
+    bad = Record(b"bad", b"bad", (("good", b"1"), (name, b"2")), 1_700_000_000_100)
+    return lambda clusters, topic: java.write(clusters.source.address, topic, [(0, bad), (1, GOOD[0])])
+
+
+def by_bytes(clusters: Clusters, topic: str) -> None:
+    """By a client to which a name is bytes."""
+    librdkafka.write(clusters.source.address, topic, 0, [b"\xffnot UTF-8"])
+    clusters.source.write(topic, [(1, GOOD[0])])
+
+
+@pytest.mark.parametrize(("bad", "mode", "leaves_out"), [(by_java("a\0b"), [], ""), (by_java("\0"), STOP_AT_END, ALL), (by_java("a\ufffd"), STOP_AT_END, ""),
+                                                         (by_bytes, STOP_AT_END, ALL)], ids=["NUL within", "NUL alone", "U+FFFD", "not UTF-8"])
+def test_a_record_with_such_a_name_is_refused(clusters: Clusters, topic: str, start: Start, bad: Write, mode: list[str], leaves_out: str) -> None:
+    """Nothing changed arrives, and nothing behind it: exit code 27 and the record's place; `reo verify` says what is missing. With the filter that the error
+    names, or the one for all such records, the others are copied as they are.
+    """
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, [(0, record) for record in GOOD])
+    bad(clusters, topic)
+    clusters.source.write(topic, [(0, record) for record in GOOD])
+    service = start(topic, *mode)
+    assert service.ends() == 27, service.tail()
+    line = next(line for line in service.errors if "RecordRefused" in line)
+    assert f"{topic}-0 at offset {AT}: it holds a NUL" in line
+    copy = clusters.destination.read(topic)[0]
+    assert copy == GOOD[:len(copy)]
+    assert f"records are missing, from source offset {len(copy)} on" in reo(clusters, topic, "verify", exit_code=30).stdout
+    service = start(topic, "--stop-at-end", filter_sql=leaves_out or line.partition('filter.sql="')[2].partition('"')[0])
+    assert service.ends() == 0, service.tail()
+    assert clusters.destination.read(topic) == {0: GOOD + GOOD, 1: GOOD[:1]}
+
+
+def test_such_a_name_on_the_intermediate_topic_is_a_foreign_writers(clusters: Clusters, topic: str, start: Start) -> None:
+    """Stage one writes none: stage two stops with the record's place instead of dying of it again and again."""
+    copied_before(clusters, topic, start)
+    librdkafka.write(clusters.destination.address, f"{topic}-proxy", 1, [b"\xff"])
+    stopped(start(topic, "deduplicator"), 24, "ForeignRecord", f"{topic}-proxy-1", "name is not UTF-8")
+
+
+def test_such_a_name_at_the_destination_is_named(clusters: Clusters, topic: str, start: Start) -> None:
+    """A foreign writer's record that can not even be read."""
+    copied_before(clusters, topic, start)
+    librdkafka.write(clusters.destination.address, topic, 1, [b"\xff"])
+    stopped(start(topic, "deduplicator"), 27, "RecordRefused", f"{topic}-1 at offset", "not UTF-8")
