@@ -101,7 +101,7 @@ class TableKeeper:
     def found(self, wanted: Collection[Place]) -> Found:
         """Take these partitions over: their rows, which nobody else can move from now on, held against the group's commits."""
         mirror = self.in_group.commits({place.topic for place in wanted})
-        rows = self._ask("taking the frontiers over", lambda session: self._take_over(session, sorted(wanted)))
+        rows = self._ask("taking the frontiers over", lambda session: self.take_over(session, sorted(wanted)))
         commits, again = dict(mirror), set[Place]()
         for place, (next_offset, held) in rows.items():
             kept = Committed(next_offset, _decoded(place, held))
@@ -176,7 +176,8 @@ class TableKeeper:
                 self.close()
                 time.sleep(PAUSE_S)
 
-    def _take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
+    def take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
+        """Make the tables, end whoever holds these rows, raise their fences; every row of their topics, with its next offset."""
         names = sorted({place.topic for place in wanted})
         self._make(session, [self.routes[name] for name in names])
         whose = [[place.topic for place in wanted], [place.partition for place in wanted], self.settings.application]
@@ -185,8 +186,12 @@ class TableKeeper:
             log.warning("%d sessions were in the middle of a transaction on the frontiers of %s: ended", ended, wanted)
         with session.transaction():
             session.execute(sql.SQL(RAISE_FENCES).format(self.frontiers), whose)
-            rows = session.execute(sql.SQL(READ).format(self.frontiers), [self.settings.application, names])
-            return {Place(topic, partition): (next_offset, Held(fence, frontier)) for topic, partition, next_offset, frontier, fence in rows}
+            return self.read(session, names)
+
+    def read(self, session: Session, names: list[str]) -> dict[Place, tuple[int, Held]]:
+        """Every row of these intermediate topics, with its next offset."""
+        rows = session.execute(sql.SQL(READ).format(self.frontiers), [self.settings.application, names])
+        return {Place(topic, partition): (next_offset, Held(fence, frontier)) for topic, partition, next_offset, frontier, fence in rows}
 
     def _make(self, session: Session, routes: Collection[Route]) -> None:
         """What is missing is made; frontiers of a table that was not there are of one that is gone."""
@@ -205,19 +210,7 @@ class TableKeeper:
                         session.execute(sql.SQL(MAKE_TABLE).format(name))
                         session.execute(sql.SQL(FORGET).format(self.frontiers), [self.settings.application, route.intermediate_topic])
         for _, name in names:
-            self._check_shape(session, name)
-
-    def _check_shape(self, session: Session, name: sql.Identifier) -> None:
-        """TopicsUnfit for a table that somebody has made otherwise."""
-        shown = name.as_string(session)
-        row = session.execute(SHAPE, [sorted(PRIMARY_KEY), shown]).fetchone()
-        persistence, columns, unique = row or ("", [], False)
-        missing = [f"{column} {kind}" for column, kind in COLUMNS.items() if f"{column} {kind}" not in columns]
-        if missing:
-            raise TopicsUnfit(f"the table {shown} lacks {', '.join(missing)}: change it, or name another destination.topic")
-        if not unique or persistence != "p":
-            raise TopicsUnfit(f"the table {shown} has to be logged, and to have the primary key ({', '.join(PRIMARY_KEY)}): change it, or name another "
-                              "destination.topic")
+            check_shape(session, name)
 
     def _last(self, places: Iterable[Place]) -> dict[Place, int]:
         """The greatest source offset of each partition's rows; -1 for none."""
@@ -226,6 +219,19 @@ class TableKeeper:
                     for place in places}
             return {place: row[0] if row else -1 for place, row in rows.items()}
         return self._ask("reading the last rows", question)
+
+
+def check_shape(session: Session, name: sql.Identifier) -> None:
+    """TopicsUnfit for a table that somebody has made otherwise."""
+    shown = name.as_string(session)
+    row = session.execute(SHAPE, [sorted(PRIMARY_KEY), shown]).fetchone()
+    persistence, columns, unique = row or ("", [], False)
+    missing = [f"{column} {kind}" for column, kind in COLUMNS.items() if f"{column} {kind}" not in columns]
+    if missing:
+        raise TopicsUnfit(f"the table {shown} lacks {', '.join(missing)}: change it, or name another destination.topic")
+    if not unique or persistence != "p":
+        raise TopicsUnfit(f"the table {shown} has to be logged, and to have the primary key ({', '.join(PRIMARY_KEY)}): change it, or name another "
+                          "destination.topic")
 
 
 def _decoded(place: Place, held: Held) -> Frontier:

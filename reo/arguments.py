@@ -30,7 +30,8 @@ CHECK = """examples:
   reo check && reo run           run only where nothing is wrong
 
 Looks at both clusters: reachability, versions, permissions, transactions, cycles, the three topics of each route (partitions, sizes, retention,
-timestamps, replicas), the frontier and the source behind it. Says what would be made and where the copy would begin. Changes nothing.
+timestamps, replicas), the frontier and the source behind it; where the copy goes to PostgreSQL, at the database, its user's rights and the tables.
+Says what would be made and where the copy would begin. Changes nothing.
 Exit code 0: no errors (warnings are none); else the code of the first error, which is what the service would end with.
 """
 RUN = """examples:

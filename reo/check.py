@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -19,6 +20,9 @@ from common.upstreams import Cluster
 from reo.checks import clusters, findings, fitness, frontier, topics
 from reo.checks.clusters import Seen
 from reo.checks.findings import Finding, failed, ok, warning
+
+if TYPE_CHECKING:
+    from reo.checks.database import Database
 
 
 class Check:
@@ -37,6 +41,7 @@ class Check:
                    for source in self.settings.sources]
         if not any(sources) and len(sources) > 1:
             self.findings.append(failed("source candidates", ClusterUnreachable("none of them answers: check their addresses, and that they can be reached")))
+        database = self._database() if tables.named(self.settings) else None
         if destination is None or not any(sources):
             return
         on = candidates.answering(self.settings)
@@ -51,7 +56,8 @@ class Check:
             return
         self._add("topics", lambda: topics.check(found))
         self._add("topic settings", lambda: fitness.check(found))
-        self._add("frontier", lambda: frontier.check(self.settings, found))
+        if self._tables_are_fit(database, found):
+            self._add("frontier", lambda: frontier.check(self.settings, found, database))
         if self.settings.text("filter.sql"):
             self.findings.append(ok("filter.sql", "Spark looks at it when stage one starts: exit code 2 if it can not be used"))
 
@@ -65,6 +71,29 @@ class Check:
             return None
         self.findings.append(ok(about, f"{cluster.bootstrap_servers} answers: cluster {seen.cluster_id}, {seen.brokers} brokers"))
         return seen
+
+    def _database(self) -> Database | None:
+        from reo.checks.database import Database
+
+        try:
+            database = Database(self.settings)
+            self.findings += database.seen()
+        except ReoError as silent:
+            self.findings.append(failed("destination database", silent))
+            return None
+        return database
+
+    def _tables_are_fit(self, database: Database | None, found: topics.Stand) -> bool:
+        """Whether there is nothing wrong with them, or there are none; in other ones there is no frontier to be looked for."""
+        if not tables.named(self.settings):
+            return True
+        before = findings.counted(self.findings, "error")
+        if database is not None:
+            self._add("tables", lambda: database.check(found))
+            if findings.counted(self.findings, "error") == before:
+                return True
+        self.findings.append(warning("frontier", "could not be looked at, it is in the database", "mend the error above, then check again"))
+        return False
 
     def _permissions(self, on: Settings) -> None:
         try:
@@ -92,7 +121,6 @@ def command(settings: Settings, as_json: bool) -> int:
     """The sub-command: exit code 0 without errors, else that of the first one."""
     check = Check(settings)
     try:
-        tables.refuse(settings, "reo check", "it looks at topics only; the database is looked at when the service starts")
         check.run()
     except ReoError as failure:  # a cluster that fell silent meanwhile
         check.findings.append(failed("clusters", failure))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from common import tables
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, translate
@@ -107,20 +108,20 @@ def check_abilities(settings: Settings, cluster: Cluster) -> Iterator[Finding]:
 
 
 def check_transactions(settings: Settings, seen: Seen) -> Iterator[Finding]:
-    """Whether the destination's transaction coordinators are there, and whether its brokers take ours."""
-    about = "destination transactions"
+    """Whether the destination's transaction coordinators are there (a copy to tables has no transactions of Kafka's), and whether its brokers take ours."""
+    about, in_kafka = "destination transactions", not tables.named(settings)
     try:
-        yield _transaction_log(settings, seen)
+        if in_kafka:
+            yield _transaction_log(settings, seen)
     except ReoError as wrong:
         yield failed(about, wrong)
     if seen.settings is None:
-        wanted = settings.number("deduplicator.transaction_timeout_ms")
+        timeout = f"transaction.max.timeout.ms at least {settings.number('deduplicator.transaction_timeout_ms')}, " if in_kafka else ""
         yield warning("destination broker settings", "they may not be seen: DescribeConfigs on the cluster is not allowed",
-                      f"compare by hand: transaction.max.timeout.ms at least {wanted}, offset.metadata.max.bytes at least {FRONTIER_BYTES}, "
-                      "unclean.leader.election.enable=false")
+                      f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES}, unclean.leader.election.enable=false")
         return
     found = list(_broker_findings(settings, seen.settings))
-    yield from found or [ok("destination broker settings", "transaction time-outs, session time-outs and offset metadata fit this copy")]
+    yield from found or [ok("destination broker settings", "time-outs and offset metadata fit this copy")]
 
 
 def _transaction_log(settings: Settings, seen: Seen) -> Finding:
@@ -157,7 +158,7 @@ def _broker_findings(settings: Settings, brokers: Mapping[str, str]) -> Iterator
     transaction_ms, session_ms = settings.number("deduplicator.transaction_timeout_ms"), settings.number("deduplicator.session_timeout_ms")
     classic = settings.text("deduplicator.group_protocol") == "classic"
     number = _numbers(brokers)
-    if number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
+    if not tables.named(settings) and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
         yield failed(about, SettingsInvalid(f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's transaction.max.timeout.ms "
                                             f"{brokers['transaction.max.timeout.ms']}: stage two would be refused. Lower the one or raise the other"))
     least, most = number("group.min.session.timeout.ms", 0), number("group.max.session.timeout.ms", session_ms)

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 
-from common import topic_config, topics
+from common import tables, topic_config, topics
 from common.errors import ClusterUnreachable, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.routes import Route
@@ -34,8 +34,9 @@ def check(found: Stand) -> Iterator[Finding]:
     """All of it, route by route."""
     for route in found.sources:
         yield from _sizes(found, route)
-        yield from _retention(found, route)
-        yield from _timestamps(found, route)
+        if not tables.named(found.settings):
+            yield from _retention(found, route)
+            yield from _timestamps(found, route)
     for name in dict.fromkeys(name for route in found.sources for name in (route.destination_topic, route.intermediate_topic) if name in found.existing):
         yield from _replicas(found, name)
     copies = {route.destination_topic for route in found.sources}
@@ -46,7 +47,7 @@ def check(found: Stand) -> Iterator[Finding]:
 
 
 def _sizes(found: Stand, route: Route) -> Iterator[Finding]:
-    """`max.message.bytes` of all three topics, and what the producers were told."""
+    """`max.message.bytes` of all topics, and what the producers were told."""
     source, between, copy = found.entries_of_source(route.source_topic), found.entries(route.intermediate_topic), found.entries(route.destination_topic)
     limit, about = topic_config.limit(source), f"record size of {route.source_topic}"
     wrong = list(topics.unfit(route, limit, between, copy))
@@ -55,7 +56,7 @@ def _sizes(found: Stand, route: Route) -> Iterator[Finding]:
         yield warning(about, f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to {topic_config.limit(copy)}: a larger record "
                       "stops the copy (exit code 27)", f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply` does")
     elif not wrong:
-        yield ok(about, f"up to {limit} bytes, which all three topics take")
+        yield ok(about, f"up to {limit} bytes, which {'both' if tables.named(found.settings) else 'all three'} topics take")
     for table, option in PRODUCERS:
         given = found.settings.options(table).get(option, "")
         if given.isdigit() and int(given) < limit:

@@ -8,7 +8,9 @@ what comes next (`replicator.choice`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 from common import candidates, positions
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
@@ -24,13 +26,16 @@ from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
 from replicator import choice, same
 
+if TYPE_CHECKING:
+    from reo.checks.database import Database
+
 ABOUT = "frontier"
 GOES_ON = "the destination has what it says; the copy would go on at"
-GOES_ON_ANEW = "the intermediate topic lost what was not read, or the destination was made again; the copy would go on at"
+GOES_ON_ANEW = "the intermediate topic lost what was not read, the group what the database has, or the destination was made again; the copy would go on at"
 BEGINS = "there is none yet; the copy would begin at"
 
 
-def check(settings: Settings, found: Stand) -> Iterator[Finding]:
+def check(settings: Settings, found: Stand, database: Database | None = None) -> Iterator[Finding]:
     """The group, every partition's frontier or where it would begin, and the source behind it; `settings` name all candidates."""
     ready = found.ready()
     group = Group(found.settings, found.destination_admin)
@@ -45,7 +50,7 @@ def check(settings: Settings, found: Stand) -> Iterator[Finding]:
         else:
             yield ok("consumer group", f"{group.name} has no members: stage two does not run")
             committed = group.commits(intermediates(ready))  # says of undecided offsets at once what a start waits for
-            frontiers, said = _started(found, ready, committed)
+            frontiers, said = _started(found, ready, committed.keys(), database)
             yield from said
     except ReoError as refused:
         yield failed(ABOUT, refused)
@@ -65,16 +70,19 @@ def _begins(found: Stand, route: Route, source: Topic) -> Iterator[Finding]:
         yield failed(about, wrong)
 
 
-def _started(found: Stand, ready: Mapping[Route, Topic], committed: Container[Place]) -> tuple[dict[Place, Frontier], list[Finding]]:
+def _started(found: Stand, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
+             database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
     """What stage two's start finds; the frontiers by intermediate partition."""
-    in_group = InGroup(found.settings, lambda: None)
-    start = Starter(found.settings, {route.intermediate_topic: route for route in ready}, in_group, KafkaKeeper(in_group)).start(intermediates(ready))
+    in_group, routes = InGroup(found.settings, lambda: None), {route.intermediate_topic: route for route in ready}
+    in_tables = database.keeper(routes, in_group) if database else None
+    start = Starter(found.settings, routes, in_group, in_tables or KafkaKeeper(in_group)).start(intermediates(ready))
+    known = committed | (in_tables.held.keys() if in_tables else set())
     said = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"
         groups: dict[str, dict[Place, int]] = {}
         for place in map(route.intermediate, range(source.partitions)):
-            how = GOES_ON if place not in start.made else GOES_ON_ANEW if place in committed else BEGINS
+            how = GOES_ON if place not in start.made else GOES_ON_ANEW if place in known else BEGINS
             groups.setdefault(how, {})[route.source(place.partition)] = start.assigned[place].frontier.rule.frontier + 1
         said += [ok(about, f"{how} {_listed(offsets)}; {_left(found, offsets)}") for how, offsets in groups.items()]
         surplus = (start.assigned[place].surplus for place in map(route.intermediate, range(source.partitions)))

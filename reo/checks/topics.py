@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import topic_config, topics
+from common import tables, topic_config, topics
 from common.errors import ReoError
 from common.kafka_clients import admin
 from common.routes import Route
@@ -33,6 +33,8 @@ class Stand:
     destination_admin: AdminClient
     at_source: dict[str, Entries] = field(default_factory=dict)
     at_destination: dict[str, Entries] = field(default_factory=dict)
+    tables: frozenset[str] | None = None
+    """Those that are there, where copies are tables."""
 
     def entries_of_source(self, name: str) -> Entries:
         """A source topic's configuration."""
@@ -47,10 +49,11 @@ class Stand:
         return self.at_destination.get(name)
 
     def ready(self) -> dict[Route, Topic]:
-        """The routes whose topics are there with the source's partitions: only these can have a frontier everywhere."""
+        """The routes whose topics (and tables) are there with the source's partitions: only these can have a frontier everywhere."""
         has = {name: topic.partitions for name, topic in self.existing.items()}
+        copies = has if self.tables is None else self.tables
         return {route: source for route, source in self.sources.items()
-                if route.destination_topic in has and has.get(route.intermediate_topic, 0) >= source.partitions}
+                if route.destination_topic in copies and has.get(route.intermediate_topic, 0) >= source.partitions}
 
 
 def stand(settings: Settings) -> Stand:
@@ -78,8 +81,8 @@ def check(found: Stand) -> Iterator[Finding]:
         except ReoError as unfit:
             yield failed(f"topic {name}", unfit)
             continue
-        first = next(iter(own))
-        yield _copy(found, first, wanted)
+        if not tables.named(found.settings):
+            yield _copy(found, next(iter(own)), wanted)
         for route, source in own.items():
             between = topics.new_intermediate(found.settings, route, source, found.entries_of_source(source.name))
             yield _made(found, found.existing.get(route.intermediate_topic), between)
