@@ -142,14 +142,15 @@ class Bench:
         self.measure(section, "reo", 0, partial(copied_row, self.stand, contender, records // len(topics) * len(topics), *topics))
 
     def limits(self) -> None:
-        """Each stage alone; a bare loop."""
+        """Each stage alone; `reo verify` of what they have copied; a bare loop."""
         if not self.only.search("limits"):
             return
         records = self.count(LIMITS_RECORDS)
         topic = self.topic("100 B", records)
         for number in range(min(self.rounds, 3)):
-            for name, copy in (("stage one alone", alone.stage_one), ("stage two alone", alone.stage_two)):  # the second reads what the first wrote
-                self.measure(f"limits: {name}", "reo", number, partial(copy, self.stand, topic, f"alone-{number}", records))
+            verify = partial(alone.verify, partitions=PARTITIONS)
+            for name, work in (("stage one alone", alone.stage_one), ("stage two alone", alone.stage_two), ("reo verify", verify)):  # each reads what the one
+                self.measure(f"limits: {name}", "reo", number, partial(work, self.stand, topic, f"alone-{number}", records=records))  # before it wrote
             self.measure("limits: bare loop", "confluent-kafka", number, partial(alone.bare_loop, self.stand, topic, records, PARTITIONS))
 
 

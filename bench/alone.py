@@ -1,15 +1,22 @@
-"""The limits: each stage alone, and a loop of confluent-kafka that only consumes and produces."""
+"""The limits: each stage alone, `reo verify`, and a loop of confluent-kafka that only consumes and produces."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
+import orjson
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.contenders import Reo
 from bench.copying import copied, until
+from bench.processes import usage_of
 from bench.stand import Stand
+from common.children import children_of, die_with_parent
 from common.records import Consumed
 
 BARE = "bare"
@@ -27,11 +34,33 @@ def stage_two(stand: Stand, topic: str, label: str, records: int) -> dict[str, A
     return copied(stand, Reo(stand, topic, label, "deduplicator"), [topic], records).as_row()
 
 
+def verify(stand: Stand, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
+    """`reo verify` over the copy that `stage_two` has left, with its start; processor time and memory of all its processes, the most that was seen."""
+    rest = Reo(stand, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
+    _briefly(rest, lambda: rest.service.total("reo_frontier_offset") == records - partitions)
+    environment = os.environ | rest.service.settings
+    process = subprocess.Popen([sys.executable, "-m", "reo", "verify", "--json"], env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+    cpu_s = rss_mb = 0.0
+    while process.poll() is None:
+        used = usage_of([process.pid, *children_of(process.pid)])
+        cpu_s, rss_mb = max(cpu_s, used.cpu_s), max(rss_mb, used.rss_mb)
+        time.sleep(0.1)
+    said = orjson.loads(process.communicate()[0] or b"{}")
+    if process.returncode or said["records"] != records:
+        raise RuntimeError(f"reo verify: exit code {process.returncode}, {said}")
+    return {"records_per_s": records / said["seconds"], "cpu_us_all": 1e6 * cpu_s / records, "rss_mb_all": rss_mb}
+
+
 def first_frontiers(brief: Reo) -> None:
     """Stage one begins at a frontier, and stage two makes the first one."""
+    _briefly(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)
+
+
+def _briefly(brief: Reo, condition: Callable[[], bool]) -> None:
+    """A service until then."""
     brief.start()
     try:
-        until(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)
+        until(brief, condition)
     finally:
         brief.stop()
 

@@ -140,7 +140,7 @@ def main() -> None:
         "records/s": lambda row: f"{row['records_per_s']:,.0f}", "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
         "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else ""}
     lines = [HEAD, *made, *against(results), picture(results, DOCS / "performance.png"), *where_time_goes(results)]
-    lines += listed(results, "Limits of its own: each stage alone, and a loop without transactions", "limits", copy)
+    lines += listed(results, "Limits of its own: each stage alone, `reo verify`, and a loop without transactions", "limits", copy)
     lines += listed(results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]})
     lines += listed(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})
     lines += listed(results, "Every latency", "latency", {name: lambda row, name=name: f"{row[name]:.0f}" for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")})  # type: ignore[misc]
