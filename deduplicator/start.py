@@ -15,7 +15,7 @@ copy begins is durable before anything is copied, whatever dies.
 A frontier of a route that is not one to one (a mapping, or a destination that is shared) says nothing of its output: others write there too.
 
 Whatever sets a frontier other than the rule raises the epoch, above the clock and above everything on the intermediate topic,
-so that only a run begun after it is believed.
+so that only a run begun after it is believed, and where it replaces another one, only a run that has read it (`common.epochs`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import candidates, filters, mapping, positions, tables, topics
+from common import candidates, epochs, filters, mapping, positions, tables, topics
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import admin
-from common.origin import Origin
 from common.positions import Committed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
@@ -93,7 +92,7 @@ class Starter:
         result.outputs, surplus = self.keeper.checked({self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)})
         result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
         self._make_first([place for place in wanted if place not in ours], commits, leads_to, result)
-        self._anchor(result)
+        self._anchor(result, {place: commit.frontier.rule.epoch for place, commit in commits.items() if place not in ours})
         result.made += sorted(again & ours.keys() - set(result.made))
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
@@ -166,14 +165,15 @@ class Starter:
         known = {there: frontier for there, frontier in self.in_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
         return bool(known) and not any(frontier.source_identity == source.identity and there.topic != place.topic for there, frontier in known.items())
 
-    def _anchor(self, result: Start) -> None:
-        """Give a position at the end of its intermediate topic, and a higher epoch, to every partition whose own is not there."""
+    def _anchor(self, result: Start, replaced: Mapping[Place, int]) -> None:
+        """Give a position at the end of its intermediate topic, and a higher epoch, to every partition whose own is not there; `replaced`: others' epochs."""
         beginnings, ends = (ask(self.in_group.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
         outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place]}
         newest = positions.newest_origins(self.in_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         for place in outside:
             state = result.assigned[place]
-            epoch = raised_epoch(int(self.clock() * 1000), state.frontier.rule.epoch, newest.get(place))
+            written = [state.frontier.rule.epoch, replaced.get(place, 0), *(origin.epoch for origin in [newest.get(place)] if origin is not None)]
+            epoch = epochs.raised(int(self.clock() * 1000), written, place in replaced)
             if state.next_offset >= 0:
                 log.warning("%(place)s: offset %(offset)d is gone from the intermediate topic; going on at its end with epoch %(epoch)d",
                             {"place": place, "offset": state.next_offset, "epoch": epoch})
@@ -214,11 +214,6 @@ def check_offsets(settings: Settings, source_admin: AdminClient, sources: Mappin
              for place, offset in offsets.items() if not begins[place] <= offset <= ends[place]]
     if wrong:
         raise SettingsInvalid(f"source.start asks for {'; '.join(wrong)} (the last one is the next record's)")
-
-
-def raised_epoch(clock_ms: int, committed: int, newest: Origin | None) -> int:
-    """Above the clock, the committed epoch and the intermediate topic's newest record: only a run begun after it is believed."""
-    return max(clock_ms, committed + 1, newest.epoch + 1 if newest else 0)
 
 
 def anchored(frontier: Frontier, epoch: int) -> Frontier:

@@ -11,7 +11,7 @@ all partitions of a route in one request or, when one partition of any route is 
 
 The commit is the admin client's, and not a transaction: it carries metadata, is one request, and the broker refuses it while the group has members.
 Stage one alone is no member. A run that it plans before it sees the new frontier must not be believed, so the epoch is not only
-above the clock, but EPOCH_AHEAD_MS above it. A frontier that the data confirms is left as it is.
+above the clock, but an hour above it (`common.epochs`). A frontier that the data confirms is left as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from common import candidates, permissions, positions, tables, topics
+from common import candidates, epochs, permissions, positions, tables, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, RuleState
@@ -28,13 +28,11 @@ from common.group import Commit, Group
 from common.kafka_clients import admin, reader
 from common.routes import Route
 from common.settings import Settings
-from deduplicator.start import anchored, first_source_offset, raised_epoch
+from deduplicator.start import anchored, first_source_offset
 from reo import alignment, recovered
 from reo.alignment import Sides
 from reo.comparable import divided
 from reo.recovered import Partition
-
-EPOCH_AHEAD_MS = 3_600_000
 
 
 class Recovery:
@@ -87,8 +85,8 @@ class Recovery:
         topics.prepare(self.settings)
         begins, ends = (ask(self.destination_admin, rows) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
-        committed = max((row.frontier.rule.epoch for row in self.partitions if row.frontier), default=0)
-        epoch = max(raised_epoch(int(time.time() * 1000) + EPOCH_AHEAD_MS, committed, newest.get(place)) for place in rows)
+        committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
+        epoch = epochs.raised(int(time.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())], replaces=True)
         for row in rows.values():
             assert row.write is not None
             row.write = anchored(row.write, epoch)

@@ -52,7 +52,8 @@ class Status(NamedTuple):
         """In words."""
         wrote = [row.wrote_ms for row in self.now.standings if row.wrote_ms is not None]
         epoch = max((row.epoch for row in self.now.standings), default=0)
-        run = f"; the newest run began at {datetime.fromtimestamp(epoch / 1000, UTC).isoformat(timespec='seconds')} (its epoch)" if epoch else ""
+        begun = f"; the newest run began at {datetime.fromtimestamp(epoch / 1000, UTC).isoformat(timespec='seconds')} (its epoch)"
+        run = begun if 0 < epoch <= now_ms else ""  # one that is ahead of the clock says nothing of when (`common.epochs`)
         last = f"wrote last {max(0.0, (now_ms - max(wrote)) / 1000):.1f} s ago" if wrote else "nothing of it is on the intermediate topics"
         if any(one for one, _ in self.rates.values()):
             return f"runs: it moved between two looks{run}"

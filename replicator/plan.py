@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from common import candidates, permissions, positions, topics
+from common import candidates, epochs, permissions, positions, topics
 from common.candidates import Look
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
@@ -63,7 +63,7 @@ class Planner:
         return None
 
     def _on(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
-        epoch = max([int(self.clock() * 1000), *(frontier.rule.epoch + 1 for frontier in frontiers.values())])
+        epoch = epochs.of_run(int(self.clock() * 1000), (frontier.rule.epoch for frontier in frontiers.values()))
         identities = {
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}

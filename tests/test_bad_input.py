@@ -7,6 +7,7 @@ hand, which takes no start of Spark.
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
@@ -14,7 +15,7 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Cluster, Clusters, plain, spread, until
-from tests.service import Service
+from tests.service import Service, met
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 FIRST = 100
@@ -200,6 +201,27 @@ def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topi
     service = start(topic, "--stop-at-end")
     assert service.ends() == 0, service.tail()
     assert clusters.differences(topic) == []
+
+
+def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
+    """Stage two stands still when it has chosen the new destination's first frontier and not committed it; stage one reads the old one and begins behind it.
+
+    Its epoch is the later one. All the same the new destination gets every record: another run, which has read the new frontier, writes them.
+    """
+    copied_before(clusters, topic, start)
+    clusters.destination.delete(topic)
+    clusters.source.write(topic, more_records())
+    proof = tmp_path / "frozen"
+    two = start(topic, "deduplicator", deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="60000",
+                freeze_at=f"two: frontier read:1:{proof}")
+    met(proof, "two: frontier read")
+    one = start(topic, "replicator")
+    one.says(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
+    until(lambda: clusters.destination.written(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
+    two.signal("deduplicator", "SIGCONT")
+    clusters.copied(topic, 2 * FIRST)
+    assert two.metric("reo_records_dropped_total", reason="stale") >= FIRST
+    one.says(f"begins at {{{topic}-proxy-0: 0, ")
 
 
 FOREIGN = {"no header": (), "not JSON": (("__origin", b"not JSON"),), "null": (("__origin", None),), "not last": (("__origin", b'{"p":1,"o":50}'), ("a", b"b"))}
