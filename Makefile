@@ -21,9 +21,9 @@ postgresql: ## a PostgreSQL server for the tests, from the distribution's packag
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-# Four at a time on two processors, because tests mostly wait; a file's tests in one process, because they share brokers.
-test: older postgresql ## all tests, on real brokers, four files at a time (ARGS= for pytest)
-	@$(PY) -m pytest -n 4 --dist loadfile $(ARGS)
+# Three at a time on two processors, because a third of the time tests wait; a file's tests in one process, because they share brokers.
+test: older postgresql ## all tests, on real brokers, three files at a time (ARGS= for pytest)
+	@$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
 
 lint: setup ## style and types
 	@$(PY) -m ruff check .
