@@ -85,16 +85,49 @@ class Reader:
     def consume(self, *_: object) -> list[Any]:
         """Everything, then the end."""
         eof = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF), topic=lambda: COPY.topic, partition=lambda: COPY.partition)
-        return [_message(offset) for offset in self.offsets if offset >= self.begin] + [eof]
+        return [Message(offset) for offset in self.offsets if offset >= self.begin] + [eof]
 
     def unassign(self) -> None:
         """Nothing to do."""
 
 
-def _message(offset: int) -> Any:
-    key, value, headers, timestamp_ms = record(offset)
-    return SimpleNamespace(error=lambda: None, topic=lambda: COPY.topic, partition=lambda: COPY.partition, offset=lambda: offset,
-                           key=lambda: key, value=lambda: value, headers=lambda: headers, timestamp=lambda: (1, timestamp_ms))
+class Message:
+    """A consumed record, as far as the check asks for it."""
+
+    def __init__(self, offset: int) -> None:
+        self.at = offset
+        self.record = record(offset)
+
+    def error(self) -> None:
+        """None."""
+
+    def topic(self) -> str:
+        """The copy's."""
+        return COPY.topic
+
+    def partition(self) -> int:
+        """The copy's."""
+        return COPY.partition
+
+    def offset(self) -> int:
+        """The copy's."""
+        return self.at
+
+    def key(self) -> bytes | None:
+        """The record's."""
+        return self.record[0]
+
+    def value(self) -> bytes | None:
+        """The record's."""
+        return self.record[1]
+
+    def headers(self) -> Any:
+        """The record's."""
+        return self.record[2]
+
+    def timestamp(self) -> tuple[int, int]:
+        """The record's."""
+        return 1, self.record[3]
 
 
 def record(source_offset: int) -> Record:
