@@ -23,9 +23,9 @@ def begun(clusters: Clusters, database: Server, topic: str, start: Start, record
     return service
 
 
-def run(clusters: Clusters, topic: str, begin: int, end: int) -> None:
+def run(clusters: Clusters, topic: str, begin: int, end: int, epoch: int | None = None) -> None:
     """What stage one writes in a run of these records, with an epoch of its own."""
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(end), PARTITIONS), begin), now_epoch()))
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(end), PARTITIONS), begin), epoch or now_epoch()))
 
 
 def arrived(database: Server, topic: str, records: int, timeout_s: float = 60) -> None:
