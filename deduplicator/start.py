@@ -172,7 +172,7 @@ class Starter:
         newest = positions.newest_origins(self.in_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         for place in outside:
             state = result.assigned[place]
-            written = [state.frontier.rule.epoch, replaced.get(place, 0), *(origin.epoch for origin in [newest.get(place)] if origin is not None)]
+            written = [state.frontier.rule.epoch, replaced.get(place, 0), *([newest[place].epoch] if place in newest else [])]
             epoch = epochs.raised(int(self.clock() * 1000), written, place in replaced)
             if state.next_offset >= 0:
                 log.warning("%(place)s: offset %(offset)d is gone from the intermediate topic; going on at its end with epoch %(epoch)d",

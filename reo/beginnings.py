@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common.kafka_clients import REQUEST_TIMEOUT_S, translate
+from common import positions
 from common.positions import FROM_BEGINNING, visible
 from common.records import content
 from common.routes import Place
@@ -29,7 +30,8 @@ Content = tuple[object, ...]
 class Side:
     """One partition, and how its records are told from others; `instead_of_zero` is what is written at the destination for a timestamp of 0."""
 
-    def __init__(self, reader: Consumer, place: Place, instead_of_zero: int = 0) -> None:
+    def __init__(self, client: AdminClient, reader: Consumer, place: Place, instead_of_zero: int = 0) -> None:
+        self.client = client
         self.reader = reader
         self.place = place
         self.instead_of_zero = instead_of_zero
@@ -61,23 +63,14 @@ class Side:
 
     def end(self) -> int:
         """The offset behind the last record."""
-        try:
-            return int(self.reader.get_watermark_offsets(TopicPartition(*self.place), timeout=REQUEST_TIMEOUT_S)[1])
-        except KafkaException as failed:
-            raise translate(failed.args[0], f"looking for the end of {self.place}") from None
+        return positions.ends(self.client, [self.place])[self.place]
 
     def _not_before(self, first: Content) -> int:
         """An offset that a record with this timestamp can not be before: a broker knows the first one with this or a later timestamp (KIP-79)."""
         *_, timestamp_ms = first
         if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may have become 1, and what is negative asks for something else
             return FROM_BEGINNING
-        try:
-            [answer] = self.reader.offsets_for_times([TopicPartition(*self.place, timestamp_ms)], timeout=REQUEST_TIMEOUT_S)
-        except KafkaException as failed:
-            raise translate(failed.args[0], f"looking for a timestamp in {self.place}") from None
-        if answer.error is not None:
-            raise translate(answer.error, f"looking for a timestamp in {self.place}")
-        return int(answer.offset)
+        return positions.listed(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
 
 
 def aligned(source: Side, destination: Side, source_cut: bool, copy_cut: bool) -> tuple[int, int] | None:

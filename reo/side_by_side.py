@@ -20,7 +20,7 @@ from common import positions, tables
 from common import settings as reo_settings
 from common.children import die_with_parent
 from common.errors import ReoError, StageFailed
-from common.kafka_clients import reader
+from common.kafka_clients import admin, reader
 from common.positions import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import Place
@@ -57,6 +57,7 @@ class Sides:
     """Both readers of one process."""
 
     def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.clients = [reader(cluster, settings, **THROUGH_MILLIONS) for cluster in (settings.source, settings.destination)]
         self.rows: Callable[[Place, int], Generator[Consumed]] | None = None
         """Of the copies, where these are tables."""
@@ -91,9 +92,9 @@ class Sides:
         result, (source, destination) = pair.begin, self.clients
         if result.equal or not (pair.source_cut or pair.copy_cut):
             return
-        left = Side(source, pair.source, self.instead_of_zero)
+        left = Side(admin(self.settings.source, self.settings), source, pair.source, self.instead_of_zero)
         if self.rows is None:
-            result.begun = aligned(left, Side(destination, pair.destination), pair.source_cut, pair.copy_cut)
+            result.begun = aligned(left, Side(admin(self.settings.destination, self.settings), destination, pair.destination), pair.source_cut, pair.copy_cut)
         else:
             result.begun = self._aligned_rows(pair, left)
         if result.begun is not None:
