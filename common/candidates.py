@@ -19,7 +19,7 @@ from common import positions, topics
 from common.errors import ReoError
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin
-from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK
+from common.metrics import SOURCE_ERRORS
 from common.origin import identity_of
 from common.routes import Place, Route
 from common.settings import Settings
@@ -51,12 +51,10 @@ def look(settings: Settings, known: Sources | None = None) -> Look | ReoError:
         client = admin(settings.source, settings)  # each thread has its own
         sources = known if known is not None else topics.sources(settings, client, request_timeout_s(settings))
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        found = Look(settings, sources, positions.beginnings(client, places), positions.ends(client, places))
+        return Look(settings, sources, positions.beginnings(client, places), positions.ends(client, places))
     except ReoError as failed:
         SOURCE_ERRORS.labels(settings.source.bootstrap_servers, type(failed).__name__).inc()
         return failed
-    SOURCE_HIGH_WATERMARK.labels(settings.source.bootstrap_servers).set(found.watermark)
-    return found
 
 
 def looks(settings: Settings) -> list[Look | ReoError]:

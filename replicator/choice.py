@@ -24,7 +24,7 @@ from common import candidates, permissions, topics
 from common.candidates import Look, Sources
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
 from common.frontier import Frontier
-from common.metrics import SOURCE_CONNECTIONS, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
+from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
 from common.routes import Place
 from common.settings import Settings
 from replicator import same
@@ -55,7 +55,7 @@ class Choice:
             return only(self.settings, prepared, frontiers)
         found = candidates.looks(self.settings)
         reasons: dict[int, ReoError] = {number: seen for number, seen in enumerate(found) if isinstance(seen, ReoError)}
-        fit = {number: seen for number, seen in enumerate(found) if isinstance(seen, Look)}
+        fit = {number: _noted(seen) for number, seen in enumerate(found) if isinstance(seen, Look)}
         chosen = self._first(fit, prepared, frontiers, reasons)
         self.refused = {number for number, reason in reasons.items() if isinstance(reason, Stop) and not isinstance(reason, ClusterUnreachable)}
         for number, reason in reasons.items():
@@ -129,12 +129,19 @@ def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
     seen = candidates.look(settings, prepared)
     if isinstance(seen, ReoError):
         raise seen
+    _noted(seen)
     for _, place, frontier in same.of_routes(seen.sources, frontiers):
         _check_beginning(seen, place, frontier)
         if seen.ends[place] <= frontier.rule.frontier:
             raise SourceTruncated(
                 f"{place} ends at offset {seen.ends[place]}, but records up to {frontier.rule.frontier} were copied: the source lost its newest records. "
                 "The copy has records that the source no longer has; copy to a new destination.topic")
+    return seen
+
+
+def _noted(seen: Look) -> Look:
+    """For the metric: stage one's alone, because what stage two saw at its own start would be taken for the newest while stage one is started again."""
+    SOURCE_HIGH_WATERMARK.labels(seen.settings.source.bootstrap_servers).set(seen.watermark)
     return seen
 
 

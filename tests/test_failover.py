@@ -155,6 +155,14 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clu
     service.stop()
 
 
+def test_stage_two_does_not_say_how_far_candidates_are(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """It looks at them once, at its start: while stage one is away that would be the newest figure."""
+    made(candidates, topic, 0)
+    service = start(topic, "deduplicator", source_bootstrap_servers=addresses(candidates), **QUICK)
+    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "stage two is ready")
+    assert service.metric("reo_source_high_watermark") == 0
+
+
 def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
     """Two has one other record below the frontier, and is further ahead; three lost what is not copied yet. Neither is taken, and each is told why.
 
