@@ -24,8 +24,8 @@ SEED = int(os.environ.get("REO_TEST_SEED") or random.SystemRandom().randrange(10
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "500"}
 """More of them: stage two takes some seconds for the whole."""
 STOP_S = 10
-SAMPLE = ("SIGKILL of the JVM", "SIGKILL of both stages", "SIGKILL of everything, empty disk", "SIGSTOP between offsets and commit")
-"""Kills of one stage alone, at each of its points: tests/test_crash_points.py."""
+SAMPLE = ("SIGKILL of the JVM", "SIGKILL of everything, empty disk", "SIGSTOP between offsets and commit")
+"""Kills of one stage alone, at each of its points: tests/test_crash_points.py; of both, between brokers of two versions: tests/test_older_kafka.py."""
 
 
 @pytest.mark.parametrize("story", SAMPLE)
