@@ -86,7 +86,17 @@ class Cluster:
     def create(self, topic: str, partitions: int, **config: str) -> str:
         """A topic that keeps old timestamps."""
         wanted = NewTopic(topic, partitions, -1, config=FOREVER | {name.replace("_", "."): value for name, value in config.items()})
-        self.admin.create_topics([wanted])[topic].result()
+
+        def taken() -> bool:
+            try:
+                self.admin.create_topics([wanted])[topic].result()
+            except KafkaException as failed:
+                if failed.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise
+                return False  # a node that has stood still is fenced, until its controller has heard of it
+            return True
+
+        until(taken, f"the cluster takes topic {topic}")
         until(lambda: self.partitions(topic) == partitions, f"topic {topic} is there")
         return topic
 
