@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any
 
 import orjson
@@ -66,9 +67,17 @@ def set_up(settings: Settings, stage: str) -> None:
     """Send every log record of this process to standard error in the form that the settings ask for."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Line(stage, settings.text("log.format") == "json"))
+    handler.addFilter(is_not_of_py4j)
     logging.basicConfig(handlers=[handler], level=settings.text("log.level"), force=True)
-    for noisy in ("py4j", "py4j.clientserver", "py4j.java_gateway", "urllib3"):  # PySpark sets the first again
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)
+
+
+def is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record is not py4j's. Whatever it logs of a lost JVM it raises as well, and stage one says it once, as its own error.
+
+    Loggers' levels would not do: PySpark sets them again, and py4j logs a command that failed with the root logger.
+    """
+    return "py4j" not in PurePath(record.pathname).parts
 
 
 def without_settings(stage: str, error: Exception, exit_code: int) -> None:

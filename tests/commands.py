@@ -71,12 +71,12 @@ def on_a_terminal(environment: Mapping[str, str], *words: str, until: str | None
 
 
 def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
-    """All that a command could have changed: the names of all topics and groups; of topics with this one's name, identity, configuration and offsets; the
-    group's offsets with their metadata.
+    """All that a command could have changed of this test's: topics and groups with this name in theirs; identity, configuration and offsets of the topics;
+    the group's offsets with their metadata. What other tests left on the brokers may go away meanwhile.
     """
-    names = sorted(name for name in cluster.admin.list_topics(timeout=30).topics if not name.startswith("__"))  # Kafka makes its own when it is asked of groups
-    own = [name for name in names if topic in name]
-    found: dict[str, Any] = {"topics": names, "groups": sorted(group.group_id for group in cluster.admin.list_consumer_groups().result().valid)}
+    own = sorted(name for name in cluster.admin.list_topics(timeout=30).topics if topic in name)
+    groups = sorted(group.group_id for group in cluster.admin.list_consumer_groups().result().valid if topic in group.group_id)
+    found: dict[str, Any] = {"topics": own, "groups": groups}
     found |= {name: (cluster.topic_id(name), cluster.config(name), cluster.beginnings(name), cluster.ends(name)) for name in own}
     group = f"reo-{topic}"
     found["offsets"] = {}

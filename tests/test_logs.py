@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import socketserver
 import sys
+import threading
 from typing import Any
 
 import orjson
 import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
 
-from common.logs import Line
+from common.logs import Line, set_up
+from common.settings import load
+from reo.demo.broker import free_port
 from replicator.run import reason
 
 
@@ -45,6 +51,27 @@ def test_json_carries_the_facts_as_fields() -> None:
     """What a machine looks for is a field, not a part of the sentence."""
     fields = orjson.loads(Line("stage", as_json=True).format(made("ended", facts={"exit_code": 20, "error": "X"})))
     assert (fields["event"], fields["exit_code"], fields["error"]) == ("ended", 20, "X")
+
+
+def test_a_lost_jvm_is_not_said_by_py4j(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody listens where the JVM was: py4j raises that, and its own ERROR lines, one of them by the root logger, are not in the log."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        set_up(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), "replicator")
+        with socketserver.TCPServer(("127.0.0.1", free_port()), socketserver.BaseRequestHandler) as server:  # hangs up on whoever connects
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+            gateway = JavaGateway(gateway_parameters=GatewayParameters(port=server.server_address[1]))
+            with pytest.raises(Py4JError):
+                gateway.jvm.java.lang.System.nanoTime()
+            server.shutdown()
+        with pytest.raises(Py4JError):
+            gateway.jvm.java.lang.System.nanoTime()
+        logging.error("of the root logger, and not py4j's")  # noqa: LOG015
+    finally:
+        root.handlers[:], root.level = before
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in said] == ["of the root logger, and not py4j's"]
 
 
 def test_the_traceback_is_in_the_event() -> None:

@@ -32,9 +32,11 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def all_of(clusters: Clusters, database: Server, topic: str) -> list[Any]:
-    """All that a command could have changed."""
-    tables = database.ask("SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1")
-    frontiers = database.ask("SELECT * FROM reo_frontier ORDER BY 1, 2, 3") if any(name == "reo_frontier" for name, *_ in tables) else []
+    """All that a command could have changed of this test's."""
+    tables = database.ask("SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND strpos(relname, %s) > 0 "
+                          "ORDER BY 1", topic)
+    there = database.ask("SELECT to_regclass('public.reo_frontier')")[0][0]
+    frontiers = database.ask("SELECT * FROM reo_frontier WHERE application = %s ORDER BY 1, 2, 3", f"reo-{topic}") if there else []
     return [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)] + [tables, frontiers, database.offsets(topic)]
 
 

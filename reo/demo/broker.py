@@ -7,6 +7,8 @@ once, listens on 127.0.0.1 only, and creates no topic by itself: a typing error 
 
 from __future__ import annotations
 
+import contextlib
+import random
 import signal
 import socket
 import subprocess
@@ -44,11 +46,17 @@ group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 """
 
+PORTS = range(10_000, 32_768)
+"""Below those that Linux gives to outgoing connections (net.ipv4.ip_local_port_range): from there, a client that tries to reach a broker that is down could
+be given the broker's own port, and the broker could not come back.
+"""
+
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.choice(PORTS)))
+            return int(probe.getsockname()[1])
 
 
 @dataclass
