@@ -2,9 +2,9 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older postgresql demo test lint reference bench faults soak report dashboard fuzz classes lock clean
+.PHONY: help setup rival older postgresql demo test test-long lint reference bench faults soak report dashboard fuzz classes lock clean
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: ## what everything else needs; done once
 	@build/setup
@@ -21,9 +21,15 @@ postgresql: ## a PostgreSQL server for the tests, from the distribution's packag
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-# Three at a time on two processors, because a third of the time tests wait; a file's tests in one process, because they share brokers.
-test: older postgresql ## all tests, on real brokers, three files at a time (ARGS= for pytest)
-	@$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
+# Three at a time on two processors, because a third of the time tests wait; a file's tests in one process, because they share brokers; the
+# files that take longest first (tests/conftest.py).
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test: older postgresql ## everything that is promised, on real brokers, three files at a time (ARGS= for pytest)
+	@$(PYTEST) -m 'not long' $(ARGS)
+
+test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version (ARGS= for pytest)
+	@$(PYTEST) -m long $(ARGS)
 
 lint: setup ## style and types
 	@$(PY) -m ruff check .

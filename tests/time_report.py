@@ -78,14 +78,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """The files and tests that took most, and a command for each failed test."""
     wall_s: dict[str, float] = defaultdict(float)
     cpu_s: dict[str, float] = defaultdict(float)
-    failed: dict[str, None] = {}
+    failed: dict[str, str] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 wall_s[report.nodeid] += report.duration
                 cpu_s[report.nodeid] += dict(report.user_properties).get(PROPERTY, 0.0) if report.when == "teardown" else 0.0
                 if report.failed:
-                    failed[report.nodeid] = None
+                    failed[report.nodeid] = "test-long" if "long" in report.keywords else "test"
     write = terminalreporter.write_line
     by_file: dict[str, list[str]] = defaultdict(list)
     for test in wall_s:
@@ -97,5 +97,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         write(f"{'processor':>10} {'time':>8}  {title}")
         for cpu, wall, name in sorted(found, reverse=True)[:ROWS]:
             write(f"{cpu:10.1f} {wall:8.1f}  {name}")
-    for test in failed:
-        write(f"repeat alone: make test ARGS='-n 0 \"{test}\"'")
+    for test, target in failed.items():
+        write(f"repeat alone: make {target} ARGS='-n 0 \"{test}\"'")
