@@ -1,8 +1,9 @@
 """Named points of the crash matrix, at which a process can be made to die or to freeze: how faults are tested at the very step.
 
 `REO_DIE_AT=point:nth:file` kills the process with SIGKILL when it reaches that point for the nth time, once: the file, which is made
-just before, says that it happened, and stops a restarted process from dying there again. `REO_FREEZE_AT` does the same with SIGSTOP,
-which makes a zombie: whoever wants it back sends SIGCONT. Unset, a point costs two comparisons per transaction or run, none per record.
+just before, says that it happened, and stops a restarted process from dying there again. Several, with semicolons between them, kill it at each
+of these points in turn. `REO_FREEZE_AT` does the same with SIGSTOP, which makes a zombie: whoever wants it back sends SIGCONT. Unset, a point costs
+nothing but a call per transaction or run, none per record.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Armed:
     """What one of the variables asks for, in this process."""
 
     def __init__(self, text: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
-        self.point, nth, self.file = text.rsplit(":", 2) if text else ("", "0", "")
+        self.point, nth, self.file = text.rsplit(":", 2)
         self.left = int(nth)
         self.signal = with_signal
 
@@ -46,7 +47,7 @@ class Armed:
         os.kill(os.getpid(), self.signal)
 
 
-ARMED = tuple(Armed(os.environ.get(variable, ""), with_signal) for variable, with_signal in VARIABLES.items())
+ARMED = tuple(Armed(text, with_signal) for variable, with_signal in VARIABLES.items() for text in os.environ.get(variable, "").split(";") if text)
 
 
 def at(point: Point) -> None:

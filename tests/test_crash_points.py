@@ -13,58 +13,78 @@ import pytest
 
 from common import points
 from tests.conftest import Start
-from tests.kafka import Clusters, spread
+from tests.kafka import Clusters, spread, until
+from tests.recovering import numbered
 from tests.service import met
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 PARTITIONS = 2
-RECORDS = 3000
-NTH = {"two: started": 1, "two: initialised": 1, "two: frontier read": 1, "two: first frontier made": 1, "two: partitions gone": 1, "two: stopping": 1}
-"""Points of the start are met once; those of a round are met often, and the third time is in the middle."""
+RECORDS = 6000
+NTH = 3
+"""Points of a round are met often, and the third time is in the middle."""
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "300"}
-STAGE_TWO = [point for point in get_args(points.Point) if point.startswith("two: ")]
-STAGE_ONE = [point for point in get_args(points.Point) if point.startswith("one: ")]
+STAGE_TWO: list[dict[points.Point, int]] = [
+    {"two: started": 1, "two: initialised": 1, "two: frontier read": 1, "two: first frontier made": 1, "two: stopping": 1},
+    {"two: consumed": NTH, "two: decided": NTH, "two: begun": NTH, "two: partitions gone": 1},
+    {"two: written": NTH, "two: offsets sent": NTH, "two: committing": NTH, "two: committed": NTH},
+]
+"""Deaths of one service, one after the other: at each point when it is met for so manieth time."""
+STAGE_ONE: list[dict[points.Point, int]] = [
+    {"one: started": 1, "one: run ended": 1}, {"one: planned": 1, "one: drained": 1}, {"one: query started": 1}, {"one: first written": 1},
+]
+"""A run that was begun may have written everything when it dies, and no other run is needed: so each of these has one such death, the last."""
 AT_THE_END = {"two: partitions gone", "two: stopping"}
 """Points that are met while the service stops: nobody starts the process again."""
 
 
-def assert_died(proof: Path, point: str, log: str) -> None:
-    """The point was reached, and the process that says so was ended by SIGKILL."""
-    met(proof, point)
-    if point not in AT_THE_END:
-        assert re.search(r"ended \(SIGKILL\)", log)
+def proof(folder: Path, point: str) -> Path:
+    """The file that a death at this point leaves; a colon would end the point's name in the setting."""
+    return folder / point.replace(": ", "-")
 
 
-@pytest.mark.parametrize("point", STAGE_TWO)
-def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, point: str) -> None:
-    """Killed there, started again: all that stage one wrote is at the destination once, in order."""
-    proof = tmp_path / "died"
+def die_at(deaths: dict[points.Point, int], folder: Path) -> str:
+    """For the setting `die_at`; each death leaves its proof in the folder."""
+    return ";".join(f"{point}:{nth}:{proof(folder, point)}" for point, nth in deaths.items())
+
+
+def assert_died(deaths: dict[points.Point, int], folder: Path, log: str) -> None:
+    """Each point was reached, and each process that says so was ended by SIGKILL."""
+    for point in deaths:
+        met(proof(folder, point), point)
+    assert len(re.findall(r"ended \(SIGKILL\)", log)) == len(set(deaths) - AT_THE_END)
+
+
+def test_no_point_is_left_out() -> None:
+    """Each row of the crash matrix is one of the deaths below."""
+    assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(get_args(points.Point))
+
+
+@pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
+def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: dict[points.Point, int]) -> None:
+    """Killed at each of these points, and started again each time: all that stage one wrote is at the destination once, in order."""
     clusters.source.create(topic, PARTITIONS)
     records = spread(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, records)
-    service = start(topic, "deduplicator", die_at=f"{point}:{NTH.get(point, 3)}:{proof}", **SMALL_TRANSACTIONS)
+    service = start(topic, "deduplicator", die_at=die_at(deaths, tmp_path), **SMALL_TRANSACTIONS)
     frontiers_are_made(service, PARTITIONS)
-    offsets = dict.fromkeys(range(PARTITIONS), -1)
-    numbered = []
-    for partition, record in records:
-        offsets[partition] += 1
-        numbered.append((partition, offsets[partition], record))
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered))
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
     clusters.copied(topic, RECORDS)
+    for point in set(deaths) - AT_THE_END:
+        met(proof(tmp_path, point), point)
+    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the last one is followed by another")
     service.stop()
-    assert_died(proof, point, service.log)
+    assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []
 
 
-@pytest.mark.parametrize("point", STAGE_ONE)
-def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, point: str) -> None:
-    """Killed there, started again with nothing kept: the copy is exact, and the service ends as it should."""
-    proof = tmp_path / "died"
+@pytest.mark.parametrize("deaths", STAGE_ONE, ids=" ".join)
+def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: dict[points.Point, int]) -> None:
+    """Killed at each of these points, and started again with nothing kept: the copy is exact, and the service ends as it should."""
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))
-    service = start(topic, "--stop-at-end", die_at=f"{point}:1:{proof}")
+    service = start(topic, "--stop-at-end", die_at=die_at(deaths, tmp_path))
     assert service.ends() == 0, service.tail()
-    assert_died(proof, point, service.log)
+    assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []
 
 
@@ -76,7 +96,7 @@ def test_a_point_that_was_met_is_not_met_again(tmp_path: Path) -> None:
 
 
 def test_unset_nothing_dies() -> None:
-    """Without REO_DIE_AT no point is armed."""
-    assert not any(points.Armed("").reached(point) for point in get_args(points.Point))
+    """Without REO_DIE_AT and REO_FREEZE_AT no point is armed."""
+    assert points.ARMED == ()
 
 

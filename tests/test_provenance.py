@@ -8,7 +8,9 @@ from __future__ import annotations
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Cluster, Clusters, plain, until
+from tests.recovering import numbered
 from tests.service import Service
+from tests.stage_one import feed, frontiers_are_made, wrapped
 
 HEADER = "via"
 COUNT = 20
@@ -20,12 +22,19 @@ def via(record: Record, *clusters: Cluster) -> Record:
     return record._replace(headers=(*record.headers, *((HEADER, id_.encode()) for id_ in ids)))
 
 
-def both_ways(clusters: Clusters, topic: str, start: Start, back: bool, *arguments: str, **more: str) -> Service:
-    """A copy from one cluster to the other, or back."""
-    source, destination = (clusters.destination, clusters.source) if back else (clusters.source, clusters.destination)
-    return start(topic, *arguments, source_bootstrap_servers=source.address, destination_bootstrap_servers=destination.address,
-                 application=f"{topic}-{'back' if back else 'there'}", source_topic="", topics=f"{topic}={topic}:key", provenance_header=HEADER,
-                 deduplicator_without_frontier="append", **more)
+def both_ways(clusters: Clusters, topic: str, start: Start, back: bool) -> tuple[Clusters, Service]:
+    """Stage two of a copy from one cluster to the other, or back, with its frontier; and the clusters as this copy sees them."""
+    way = Clusters(clusters.destination, clusters.source) if back else clusters
+    service = start(topic, "deduplicator", source_bootstrap_servers=way.source.address, destination_bootstrap_servers=way.destination.address,
+                    application=f"{topic}-{'back' if back else 'there'}", source_topic="", topics=f"{topic}={topic}:key", provenance_header=HEADER,
+                    deduplicator_without_frontier="append")
+    frontiers_are_made(service, 1)
+    return way, service
+
+
+def pass_on(way: Clusters, topic: str, begin: int = 0) -> None:
+    """What stage one does with the source's records from the one with this number on."""
+    feed(way, topic, topic, wrapped(way, topic, numbered([(0, record) for record in way.source.read(topic)[0]], begin)))
 
 
 def test_two_copies_end_with_each_record_once_on_either_side(clusters: Clusters, topic: str, start: Start) -> None:
@@ -34,17 +43,21 @@ def test_two_copies_end_with_each_record_once_on_either_side(clusters: Clusters,
     one.create(topic, 1)
     ours, theirs = [plain(number)._replace(headers=()) for number in range(COUNT)], [plain(number) for number in range(COUNT, 2 * COUNT)]
     one.write(topic, [(0, record) for record in ours])
-    assert both_ways(clusters, topic, start, False, "--stop-at-end").ends() == 0
-    assert other.read(topic)[0] == [via(record, one) for record in ours]
+    way_there, there = both_ways(clusters, topic, start, False)
+    pass_on(way_there, topic)
+    until(lambda: other.read(topic)[0] == [via(record, one) for record in ours], "there")
 
     other.write(topic, [(0, record) for record in theirs])
-    assert both_ways(clusters, topic, start, True, "--stop-at-end").ends() == 0
-    assert one.read(topic)[0] == ours + [via(record, other) for record in theirs]
+    way_back, back = both_ways(clusters, topic, start, True)
+    pass_on(way_back, topic)
+    until(lambda: one.read(topic)[0] == ours + [via(record, other) for record in theirs], "and back")
+    until(lambda: back.metric("reo_records_dropped_total", reason="cycle") == COUNT, "what came from there is counted")
 
-    there = both_ways(clusters, topic, start, False)
+    pass_on(way_there, topic, COUNT)
     until(lambda: there.metric("reo_records_dropped_total", reason="cycle") == COUNT, "what came back is counted")
     assert other.read(topic)[0] == [via(record, one) for record in ours] + theirs
     there.stop()
+    back.stop()
 
 
 def test_a_filter_is_asked_before_the_mark(clusters: Clusters, topic: str, start: Start) -> None:
@@ -52,5 +65,8 @@ def test_a_filter_is_asked_before_the_mark(clusters: Clusters, topic: str, start
     clusters.source.create(topic, 1)
     records = [plain(number) for number in range(COUNT)]
     clusters.source.write(topic, [(0, record) for record in records])
-    assert start(topic, "--stop-at-end", provenance_header=HEADER, filter_function="tests.sieves:unmarked").ends() == 0
-    assert clusters.destination.read(topic)[0] == [via(record, clusters.source) for record in records]
+    service = start(topic, "deduplicator", provenance_header=HEADER, filter_function="tests.sieves:unmarked")
+    frontiers_are_made(service, 1)
+    pass_on(clusters, topic)
+    until(lambda: clusters.destination.read(topic)[0] == [via(record, clusters.source) for record in records], "the copy has the marks")
+    service.stop()
