@@ -20,7 +20,8 @@ from common.group import listed_offsets
 from tests.kafka import ROOT, Cluster, Clusters
 from tests.service import settings
 
-COMMAND_S = 60
+COMMAND_S = 180
+"""Bound on a command, on a busy machine."""
 ESCAPE = "\x1b["
 
 

@@ -22,14 +22,14 @@ Seen = TypeVar("Seen")
 Answer = TypeVar("Answer")
 PAUSE_S = 0.05
 ANSWER_S, ASKED_TIMES = 30.0, 3
-START_S = 60
-"""Bound on what needs a start of Spark."""
-COPY_S = 120
+START_S = 180
+"""Bound on what needs a start of Spark, on a busy machine. Only what is broken takes as long: nothing waits for a time."""
+COPY_S = 300
 """Bound on a copy of everything that the tests write, on a busy machine."""
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 """What a client says of a partition or broker that is only coming (back); it is asked again within a bound."""
-MARKERS_S = 5
+MARKERS_S = 10
 """Bound on writing the markers of a transaction that is decided; the shortest time-out of a transaction in the tests is 12 s."""
 FOREVER = {"retention.ms": "-1"}
 

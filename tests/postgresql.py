@@ -27,7 +27,7 @@ from tests.kafka import until
 
 USER, PASSWORD, DATABASE = "reo", "pass'word\\ of 1_000", "postgres"
 """A quote, a backslash and a blank: what connection strings get wrong."""
-STARTS_IN_S = 60
+STARTS_IN_S = 180
 
 
 def programs() -> Path:

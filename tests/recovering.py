@@ -22,7 +22,7 @@ from tests.stage_one import feed, frontiers_are_made, wrapped
 
 FIRST = 100
 PARTITIONS = 2
-STOP_S = 60
+STOP_S = 180
 LEAVES_AT_ONCE = {"deduplicator_group_protocol": "consumer"}
 Written = list[tuple[int, Record]]
 
@@ -30,7 +30,7 @@ Written = list[tuple[int, Record]]
 def recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
     done = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more),
-                          capture_output=True, text=True, timeout=120, check=False)
+                          capture_output=True, text=True, timeout=STOP_S, check=False)
     print(f"--- reo recover {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     return done

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from common.children import die_with_parent
 from reo.demo.broker import free_port
-from tests.kafka import COPY_S, ROOT, START_S, Clusters, until
+from tests.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
 
 def session_of(pid: int) -> int:
@@ -47,7 +47,7 @@ def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
     os.kill(pid, with_signal)
 
 
-def met(proof: Path, point: str, timeout_s: float = 90) -> int:
+def met(proof: Path, point: str, timeout_s: float = START_S) -> int:
     """Wait for the line that a process leaves when it meets the named point (`common.points`); the process."""
     line = re.compile(rf"{re.escape(point)}, process (\d+)\n")
     said = until(lambda: line.fullmatch(proof.read_text()) if proof.exists() else None, f"a process meets {point!r}", timeout_s)
@@ -85,8 +85,9 @@ class Service:
     def says(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""
         def line() -> str | None:
+            ended = self.process.poll() is not None  # before: its last line may be the one
             found = next((line for line in self.log.splitlines() if text in line), None)
-            assert found or self.process.poll() is None, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
+            assert found or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
             return found
         return until(line, f"the service says {text!r}", timeout_s) or ""
 
@@ -97,14 +98,14 @@ class Service:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.tail()}") from None
 
-    def stop(self, timeout_s: float = 20) -> float:
+    def stop(self, timeout_s: float = 60) -> float:
         """SIGTERM; returns how many seconds the end took. The exit code has to be 0, and nothing may be left."""
         began = time.monotonic()
         self.process.terminate()
         code = self.ends(timeout_s)
         took = time.monotonic() - began
         assert code == 0, f"exit code {code} after SIGTERM:\n{self.tail()}"
-        until(lambda: not self.living(), "no process is left", 5)
+        until(lambda: not self.living(), "no process is left")
         return took
 
     def living(self) -> list[int]:
@@ -128,7 +129,7 @@ class Service:
             with contextlib.suppress(ProcessLookupError):
                 kill(pid)
         self.process.wait()
-        until(lambda: not self.living(), "no process is left", 10)
+        until(lambda: not self.living(), "no process is left")
 
     def forget_all(self) -> None:
         """Delete everything that it had on disk; only the log is kept, elsewhere, for messages."""
@@ -139,7 +140,7 @@ class Service:
     def ask(self, path: str) -> tuple[int, str]:
         """GET from the service's port: status and body; (0, "") when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
