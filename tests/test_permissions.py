@@ -28,8 +28,8 @@ from tests.test_offsets import commit, placed
 
 PARTITIONS = 2
 RECORDS = 200
-BOUND_S = 20
-"""By then a missing permission has to be said; a start takes about one second."""
+BOUND_S = 120
+"""By then a missing permission has to be said, on a busy machine; a start takes about one second."""
 GROUP = "readers"
 """The consumer group of `reo offsets`."""
 KINDS = {"Topic": "TOPIC", "Group": "GROUP", "TransactionalId": "TRANSACTIONAL_ID"}
@@ -152,7 +152,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
     stand.source.cluster.write(topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS))
     two = start(topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"]))
     stand.clusters.copied(topic, 2 * RECORDS)
-    until(lambda: sum(stand.destination.cluster.beginnings(f"{topic}-proxy").values()) == 2 * RECORDS, "what is committed is deleted", 30)
+    until(lambda: sum(stand.destination.cluster.beginnings(f"{topic}-proxy").values()) >= 2 * RECORDS, "what is committed is deleted")
     one.stop()
     two.stop()
     for words in ("verify", "topics", "topics --apply", "status", "lag"):
