@@ -30,7 +30,7 @@ CORES = 4
 """Of each worker: Real-Time Mode needs a slot for each partition, also when the other worker is gone."""
 MEMORY_MB = 700
 HEAP_MB = 160
-START_S = 90
+START_S = 180
 HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
 
 
@@ -120,14 +120,14 @@ def state_of(pid: int) -> str:
 def freeze(pid: int) -> None:
     """SIGSTOP; returns when the process stands still."""
     kill(pid, signal.SIGSTOP)
-    until(lambda: state_of(pid) == "T", f"process {pid} stands still", 5)
+    until(lambda: state_of(pid) == "T", f"process {pid} stands still")
 
 
 def thaw(pid: int) -> None:
     """SIGCONT; returns when the process moves again."""
     assert state_of(pid) == "T", f"process {pid} was not frozen: {state_of(pid)!r}"
     kill(pid, signal.SIGCONT)
-    until(lambda: state_of(pid) in {"R", "S", "D"}, f"process {pid} goes on", 5)
+    until(lambda: state_of(pid) in {"R", "S", "D"}, f"process {pid} goes on")
 
 
 def jar_names(folder: Path) -> set[str]:
