@@ -25,7 +25,7 @@ SOURCES = ("a", "b", "c")
 PARTITIONS = 2
 EACH = 20_000
 SMALL = {"deduplicator_transaction_records": "200", "deduplicator_group_protocol": "classic"}
-STOP_S = 60
+STOP_S = 180
 
 
 def own_records(place: int, records: int = EACH) -> list[tuple[int, Record]]:
