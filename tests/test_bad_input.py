@@ -294,6 +294,6 @@ def test_what_stage_one_repeats_mixes_up_or_leaves_out_does_not_arrive(clusters:
     feed(clusters, topic, topic, [*whole[:10], *zombie[:3], *whole[12:20], *whole[5:15], *zombie[3:], *whole[10:], *whole])
     clusters.copied(topic, 30)
     expected = {"duplicate": 5 + 5 + 30, "hole": 8, "stale": 30}
-    until(lambda: {reason: service.metric("reo_records_dropped_total", reason=reason) for reason in expected} == expected, "the last duplicates are counted too")
+    until(lambda: {reason: service.metric("reo_records_dropped_total", reason=reason) for reason in expected} == expected, "the last are counted too")
     assert run_of(clusters.destination, topic) == {0: 30}
     service.stop()
