@@ -21,7 +21,7 @@ from faults.stand import Brokers, ProxiedCluster
 from faults.timeline import Timeline
 from tests.conftest import unique
 from tests.judge import Partitions, counted, read, verdict
-from tests.kafka import Clusters, until
+from tests.kafka import PAUSE_S, Clusters, until
 from tests.service import Service, kill, settings
 
 PARTITIONS = 4
@@ -30,6 +30,7 @@ TRANSACTION_RECORDS = 500
 SESSION_S = 6
 HEAL_S = 150
 JUDGE_EVERY_S = 1.0
+COUNTED_S = 30
 DEFAULTS = {
     "deduplicator_transaction_records": str(TRANSACTION_RECORDS), "deduplicator_session_timeout_ms": str(1000 * SESSION_S),
     "deduplicator_transaction_timeout_ms": "12000", "replicator_memory_mb": "512",
@@ -214,9 +215,7 @@ def _judged(run: Run, result: Result) -> str:
     result.torn = _total(living, "reo_torn_records_total")
     copy = run.clusters.destination.read(run.topic)
     if not run.counters_lost:
-        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _total(living, "reo_transactions_total", outcome="unknown"))
-        said = _total(living, "reo_records_out_total", stage="deduplicator") + result.torn
-        differences += counted(copy, said, unsure)
+        differences += _counted(run, copy)
     for service in living:
         if service.process.poll() is None:
             service.stop()
@@ -224,6 +223,18 @@ def _judged(run: Run, result: Result) -> str:
         differences.append("a transaction is open")
     differences += verdict(source, copy, read(run.clusters.source.address, run.topic, "read_uncommitted"))
     return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
+
+
+def _counted(run: Run, copy: Partitions) -> list[str]:
+    """Whether the service counts what is there; it may count a transaction after a reader has seen it."""
+    deadline = time.monotonic() + COUNTED_S
+    while True:
+        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _total(run.services, "reo_transactions_total", outcome="unknown"))
+        said = _total(run.services, "reo_records_out_total", stage="deduplicator") + _total(run.services, "reo_torn_records_total")
+        differences = counted(copy, said, unsure)
+        if not differences or time.monotonic() > deadline:
+            return differences
+        time.sleep(PAUSE_S)
 
 
 def _healed(run: Run, source: Partitions) -> list[str]:

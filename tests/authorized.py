@@ -8,7 +8,7 @@ from pathlib import Path
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from reo.demo.broker import Broker, free_port
-from tests.kafka import ROOT, Cluster
+from tests.kafka import ROOT, Cluster, until
 from tests.secured import PLAIN
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -45,15 +45,27 @@ class Authorized:
 
     def allow(self, bindings: Iterable[AclBinding]) -> None:
         """Give, all in one request."""
-        for future in self.cluster.admin.create_acls(list(bindings)).values():
+        wanted = list(bindings)
+        for future in self.cluster.admin.create_acls(wanted).values():
             future.result()
+        if wanted:  # the broker hears of what its controller has taken, all of a request at once
+            until(lambda: self._has(wanted[-1]), "the broker has the ACLs")
 
     def forbid(self, binding: AclBinding) -> None:
         """Take away what was given."""
-        wanted = AclBindingFilter(binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host, binding.operation,
-                                  binding.permission_type)
-        for future in self.cluster.admin.delete_acls([wanted]).values():
+        for future in self.cluster.admin.delete_acls([_filter(binding)]).values():
             assert len(list(future.result())) == 1, "there was nothing to take away"
+        until(lambda: not self._has(binding), "the broker has the ACL no more")
+
+    def _has(self, binding: AclBinding) -> bool:
+        """Whether the authorizer knows of it."""
+        return bool(self.cluster.admin.describe_acls(_filter(binding)).result())
+
+
+def _filter(binding: AclBinding) -> AclBindingFilter:
+    """What fits this ACL only."""
+    return AclBindingFilter(binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host, binding.operation,
+                            binding.permission_type)
 
 
 def acl(principal: str, resource: str, name: str, operation: str, prefixed: bool = False) -> AclBinding:

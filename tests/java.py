@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from common.children import die_with_parent
 from tests.judge import Record
-from tests.kafka import ROOT
+from tests.kafka import ROOT, until
 
 Limit = Callable[[str, str, float], None]
 """Client id, the quota's name, bytes a second."""
@@ -72,6 +72,14 @@ def quotas(address: str) -> Iterator[Limit]:
             entity = java.org.apache.kafka.common.quota.ClientQuotaEntity({"client-id": client_id})
             operation = java.org.apache.kafka.common.quota.ClientQuotaAlteration.Op(name, value)
             admin.alterClientQuotas([java.org.apache.kafka.common.quota.ClientQuotaAlteration(entity, [operation])]).all().get()
+            component = java.org.apache.kafka.common.quota.ClientQuotaFilterComponent.ofEntity("client-id", client_id)
+            only = java.org.apache.kafka.common.quota.ClientQuotaFilter.containsOnly([component])
+
+            def there() -> bool:
+                found = admin.describeClientQuotas(only).entities().get().get(entity)
+                return (found.get(name) if found else None) == value
+
+            until(there, f"the broker has {name}={value} of {client_id}")  # it hears of what its controller has taken
 
         def limit(client_id: str, name: str, value: float) -> None:
             given.append((client_id, name))

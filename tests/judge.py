@@ -124,8 +124,8 @@ def read(address: str, topic: str, isolation: str = "read_committed") -> Partiti
         "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20, "check.crcs": True,
     })
     try:
-        partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
-        begins = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)[0] for partition in partitions}
+        partitions = sorted(consumer.list_topics(topic, SILENCE_S).topics[topic].partitions)
+        begins = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S)[0] for partition in partitions}
         consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
         found: Partitions = {partition: [] for partition in partitions}
         unfinished = set(partitions)

@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 PAUSE_S = 0.05
 ANSWER_S, ASKED_TIMES = 30.0, 3
 START_S = 60
-"""Bound on what needs a start of Spark."""
+"""Bound on what needs a start of Spark. Only what is broken takes as long: nothing waits for a time."""
 COPY_S = 120
 """Bound on a copy of everything that the tests write, on a busy machine."""
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from common.children import die_with_parent
 from reo.demo.broker import free_port
-from tests.kafka import COPY_S, ROOT, START_S, Clusters, until
+from tests.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
 
 def session_of(pid: int) -> int:
@@ -85,8 +85,9 @@ class Service:
     def says(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""
         def line() -> str | None:
+            ended = self.process.poll() is not None  # before: its last line may be the one
             found = next((line for line in self.log.splitlines() if text in line), None)
-            assert found or self.process.poll() is None, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
+            assert found or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
             return found
         return until(line, f"the service says {text!r}", timeout_s) or ""
 
@@ -139,7 +140,7 @@ class Service:
     def ask(self, path: str) -> tuple[int, str]:
         """GET from the service's port: status and body; (0, "") when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()

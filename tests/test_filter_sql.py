@@ -12,7 +12,7 @@ import pytest
 from common.origin import Origin, parse
 from tests.conftest import Start
 from tests.judge import Record, verdict
-from tests.kafka import ROOT, Clusters, plain, spread, until
+from tests.kafka import COPY_S, ROOT, Clusters, plain, spread, until
 from tests.service import kill
 from tests.sieves import number, passing
 from tests.stage_one import frontiers_are_made
@@ -124,10 +124,11 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     for stage in ("replicator", "deduplicator"):
         kill(until(lambda stage=stage: service.pid_of(stage), f"{stage} lives"))  # type: ignore[misc]
         clusters.source.write(topic, [(n % PARTITIONS, plain(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
-    until(lambda: clusters.destination.written(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", 90)
+    until(lambda: clusters.destination.written(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", COPY_S)
     clusters.source.write(topic, [(0, plain(3 * n)) for n in range(RECORDS, RECORDS + 50)])
-    until(lambda: service.metric("reo_lag_records", stage="replicator") > 0, "the filtered records are seen")
-    until(lambda: service.metric("reo_lag_records", stage="replicator") == 0, "nothing lags behind", 30)
+    end = sum(clusters.source.ends(topic).values())
+    until(lambda: service.metric("reo_source_end_offset", topic=topic) == end, "the filtered records are seen")
+    until(lambda: service.metric("reo_lag_records", stage="replicator") == 0, "nothing lags behind")
     assert service.metric("reo_runs_total", reason="stalled") == 0
     assert service.metric("reo_stage_restarts_total", stage="replicator") == 1
     service.stop()

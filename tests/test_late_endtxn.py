@@ -42,8 +42,8 @@ class Story:
         """A client; its transactions outlive the test, so that no time-out ends one."""
         told = {"logger": lost, "log_level": 6} if lost else {"log_level": 0}
         name = f"{self.topic}-{letter}"
-        return Producer({"bootstrap.servers": self.proxy.address, "transactional.id": name, "client.id": name, "transaction.timeout.ms": 60_000, "linger.ms": 0,
-                         "reconnect.backoff.max.ms": 200} | told)
+        return Producer({"bootstrap.servers": self.proxy.address, "transactional.id": name, "client.id": name, "transaction.timeout.ms": 300_000,
+                         "linger.ms": 0, "reconnect.backoff.max.ms": 200} | told)
 
     def frontier(self) -> int:
         """The next number to write; waits while a transaction that could still change it is open."""

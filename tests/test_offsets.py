@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 
 from common import settings as reo_settings
 from reo.offsets import Translation
+from tests.commands import COMMAND_S
 from tests.conftest import Start, unique
 from tests.judge import Record
 from tests.kafka import ROOT, Cluster, Clusters, plain, send, spread, until
@@ -90,7 +91,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
 def translate(clusters: Clusters, topic: str, group: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The command as an operator gives it."""
     done = subprocess.run([sys.executable, "-m", "reo", "offsets", "translate", "--group", group, *arguments], cwd=ROOT, capture_output=True, text=True,
-                          env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more), timeout=60, check=False)
+                          env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more), timeout=COMMAND_S, check=False)
     print(f"--- reo offsets translate {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     return done

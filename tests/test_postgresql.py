@@ -61,7 +61,7 @@ def test_the_server_is_stopped_at_once_during_the_work(clusters: Clusters, topic
                 waits = service.log.count("the database is waited for")  # before: the worker can have noticed, and said it once, when the server is down
                 server.stop_at_once()
                 feed(clusters, topic, topic, batch[:10])
-                until(lambda waits=waits: service.log.count("the database is waited for") > waits, "the worker has noticed", 20)  # type: ignore[misc]
+                until(lambda waits=waits: service.log.count("the database is waited for") > waits, "the worker has noticed")  # type: ignore[misc]
                 server.start()
         arrived(server, topic, 4 * RECORDS)
         assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 0
@@ -84,11 +84,11 @@ def test_a_worker_that_stood_still_moves_nothing(clusters: Clusters, database: S
     before = len(database.offsets(topic))
     assert before < RECORDS
     other = begun(clusters, database, topic, start, RECORDS, instance="other", **brief)
-    arrived(database, topic, RECORDS, 40)
+    arrived(database, topic, RECORDS)
     locked = "were in the middle of a transaction on the frontiers"
     assert (locked in other.log) == (point == "two: offsets sent")
     kill(pid, signal.SIGCONT)
-    until(lambda: says in frozen.log, f"the thawed worker says {says!r}", 20)
+    until(lambda: says in frozen.log, f"the thawed worker says {says!r}")
     assert verdict(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
     for service in (frozen, other):
         service.stop()
@@ -127,7 +127,7 @@ def test_a_table_of_another_shape_is_refused(clusters: Clusters, database: Serve
 def test_a_wrong_password_is_one_clear_message(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """Exit code 12; neither the log, at DEBUG, nor a command line has a password."""
     clusters.source.create(topic, PARTITIONS)
-    service = start(topic, "deduplicator", destination_postgresql=database.connection(WRONG), log_level="DEBUG", **BRIEF)
+    service = start(topic, "deduplicator", destination_postgresql=database.connection(WRONG), log_level="DEBUG")
     stopped(service, 12, "AccessRefused", "password authentication failed", "destination.postgresql")
     assert len(service.errors) == 1
     assert WRONG not in service.log

@@ -187,6 +187,6 @@ def test_status_and_lag(clusters: Clusters, database: Server, topic: str, start:
     assert (status["would_stop"], status["undecided"]) == (None, {})
     service = start(topic, "deduplicator", **again)
     arrived(database, topic, 200)
-    until(lambda: reo(clusters, topic, "lag", "--max-records", "0", exit_code=None, **again).returncode == 0, "nothing waits", 30)
+    until(lambda: reo(clusters, topic, "lag", "--max-records", "0", exit_code=None, **again).returncode == 0, "nothing waits")
     service.stop()
     assert '"f":99' in in_database(database, topic)[0][1]

@@ -18,6 +18,8 @@ from faults.rule import EVERY
 from tests.kafka import ROOT, Cluster, until
 
 HIT_S = 20
+PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}
+"""For a client that nothing is kept from: it sends nothing twice because its broker is slow."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 def test_a_client_stays_behind_the_proxy(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """Metadata lead back to the proxy, not past it; requests are counted by name; records arrive."""
-    writer = producer(proxy, client_id="stays")
+    writer = producer(proxy, client_id="stays", **PATIENT)
     found = writer.list_topics(timeout=HIT_S)
     assert [broker.port for broker in found.brokers.values()] == [proxy.port] != [cluster.broker.port]
     before = proxy.seen["Produce"]
@@ -85,15 +87,16 @@ def test_a_client_stays_behind_the_proxy(cluster: Cluster, proxy: Proxy, topic: 
     assert values(cluster, topic) == [b"record"]
 
 
-@pytest.mark.parametrize(("idempotent", "copies"), [(False, 2), (True, 1)])
-def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
-        cluster: Cluster, proxy: Proxy, topic: str, idempotent: bool, copies: int) -> None:
-    """The broker wrote the record, the client does not know and sends it again: twice there, or recognised by its sequence."""
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(cluster: Cluster, proxy: Proxy, topic: str, idempotent: bool) -> None:
+    """The broker wrote the record, the client does not know and sends it again: there again, or recognised by its sequence."""
     rule = proxy.rule("swallow_answer", "Produce", client_id=topic)
     assert delivered(producer(proxy, client_id=topic, enable_idempotence=idempotent), topic) == [None]
     assert rule.hits == 1
     assert rule.answered.wait(HIT_S)
-    assert values(cluster, topic) == [b"record"] * copies
+    found = values(cluster, topic)
+    assert set(found) == {b"record"}
+    assert (len(found) == 1) == idempotent, found  # one that is not may have sent it more often than twice to a slow broker
 
 
 def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: str) -> None:
@@ -133,7 +136,7 @@ def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cl
 
 def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """The second Produce is not forwarded: a client without retries has lost it. One with retries connects again and finishes."""
-    writer, retrying = producer(proxy, client_id=f"{topic}-once", retries=0), producer(proxy, client_id=f"{topic}-again")
+    writer, retrying = producer(proxy, client_id=f"{topic}-once", retries=0, **PATIENT), producer(proxy, client_id=f"{topic}-again", **PATIENT)
     assert delivered(writer, topic, b"1") == [None]
     rule, again = proxy.rule("cut", "Produce", client_id=f"{topic}-once"), proxy.rule("cut", "Produce", client_id=f"{topic}-again", nth=2)
     (error,) = delivered(writer, topic, b"lost")
@@ -179,7 +182,7 @@ def test_a_half_open_network_accepts_and_says_nothing(cluster: Cluster, proxy: P
 
 def test_delay_and_width_slow_it_down(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """A delayed round trip takes at least two delays; a record of 100 kB at 100 kB/s at least its second."""
-    writer = producer(proxy, client_id=topic, socket_timeout_ms=30_000, request_timeout_ms=30_000)
+    writer = producer(proxy, client_id=topic, **PATIENT)
     assert delivered(writer, topic, b"1") == [None]
     for delay_s, bytes_per_s, size, least_s in ((0.2, 0, 1, 0.4), (0, 100_000, 100_000, 1.0)):
         proxy.delay_s, proxy.bytes_per_s = delay_s, bytes_per_s

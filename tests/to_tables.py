@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.conftest import Start
 from tests.judge import verdict
-from tests.kafka import Clusters, spread, until
+from tests.kafka import START_S, Clusters, spread, until
 from tests.postgresql import Server
 from tests.recovering import LEAVES_AT_ONCE, commits, numbered
 from tests.service import Service
@@ -28,7 +28,7 @@ def run(clusters: Clusters, topic: str, begin: int, end: int, epoch: int | None 
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(end), PARTITIONS), begin), epoch or now_epoch()))
 
 
-def arrived(database: Server, topic: str, records: int, timeout_s: float = 60) -> None:
+def arrived(database: Server, topic: str, records: int, timeout_s: float = START_S) -> None:
     """Wait until so many rows are there, and no more."""
     until(lambda: len(database.offsets(topic)) >= records, f"{records} rows of {topic}", timeout_s)
     assert len(database.offsets(topic)) == records

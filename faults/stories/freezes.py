@@ -19,7 +19,7 @@ def assigned(service: Service) -> int:
 
 def resumed(run: Run, service: Service, pid: int, before: int) -> None:
     """Wait for the successor, wake the zombie, and let records flow on."""
-    until(lambda: assigned(service) > before, "a successor has the partitions", 60)
+    until(lambda: assigned(service) > before, "a successor has the partitions")
     run.flows(500, 1500)
     kill(pid, signal.SIGCONT)
     run.hit("zombie of stage two woken")
@@ -30,6 +30,7 @@ def resumed(run: Run, service: Service, pid: int, before: int) -> None:
 def worker(run: Run) -> None:
     """One of two workers freezes at a random moment."""
     service = run.start(deduplicator_workers="2")
+    until(lambda: {"0", "1"} == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log)), "both workers have partitions")
     run.flows()
     before, pid = assigned(service), until(lambda: service.pid_of("deduplicator", run.chance.randint(0, 1)), "the worker lives")
     kill(pid, signal.SIGSTOP)
@@ -56,7 +57,7 @@ def jvm(run: Run) -> None:
     run.hit("SIGSTOP of the JVM")
     begun = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "replicator")
-    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun", 90)
+    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
     run.flows()
     assert "java" in command_of(zombie), "the zombie is there to be woken"
     kill(zombie, signal.SIGCONT)
@@ -73,14 +74,14 @@ def driver(run: Run) -> None:
         kill(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of stage one's driver and JVM")
     other = run.start("replicator", instance="other")
-    other.says(RUN_BEGINS, 90)
+    other.says(RUN_BEGINS)
     run.flows()
     woken = [pid for pid in frozen if command_of(pid)]
     for pid in woken:
         kill(pid, signal.SIGCONT)
     if woken:
         run.hit("zombie of stage one woken")
-        one.says("superseded", 60)
+        one.says("superseded")
     else:  # the other needed a minute to start
         one.says("gave no sign of life")
         run.hit("zombie of stage one killed by the watchdog")

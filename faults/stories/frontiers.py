@@ -13,8 +13,6 @@ from tests.judge import Record
 from tests.kafka import ROOT, until
 from tests.service import settings
 
-EMPTY_S = 60
-
 
 def stopped(run: Run) -> None:
     """Copy for a while, stop, and hold the load with records left to copy."""
@@ -43,7 +41,7 @@ def torn(run: Run) -> None:
     number = torn_records(run)
     run.load.go_on()
     service = run.start()
-    until(lambda: service.metric("reo_torn_records_total") == number, "the torn records are counted", 90)
+    until(lambda: service.metric("reo_torn_records_total") == number, "the torn records are counted")
     run.flows()
 
 
@@ -64,7 +62,7 @@ def torn_and_foreign(run: Run) -> None:
 def group_of(run: Run) -> str:
     """The consumer group, once it has no members."""
     group, admin = f"reo-{run.topic}", run.clusters.destination.admin
-    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member is forgotten", EMPTY_S)
+    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member is forgotten")
     return group
 
 
@@ -115,7 +113,7 @@ def set_back(run: Run) -> None:
     run.clusters.destination.admin.alter_consumer_group_offsets([older])[older.group_id].result()
     run.hit("frontier set back")
     again = run.start()
-    until(lambda: again.metric("reo_torn_records_total") > 0, "the start finds what is there already", 90)
+    until(lambda: again.metric("reo_torn_records_total") > 0, "the start finds what is there already")
     run.flows()
 
 

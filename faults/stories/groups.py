@@ -18,12 +18,12 @@ def rebalances(run: Run, rounds: int = ROUNDS) -> None:
     for _ in range(rounds):
         before = assigned(first)
         more = run.start("deduplicator", deduplicator_workers="2")
-        until(lambda more=more: assigned(more) >= 2, "two more workers have partitions", 60)  # type: ignore[misc]
+        until(lambda more=more: assigned(more) >= 2, "two more workers have partitions")  # type: ignore[misc]
         run.flows(300, 1000)
         run.kill_stage(more, "deduplicator", run.chance.randint(0, 1))
         run.flows(300, 1000)
         run.stop(more)
-        until(lambda before=before: assigned(first) > before, "the first worker has them again", 60)  # type: ignore[misc]
+        until(lambda before=before: assigned(first) > before, "the first worker has them again")  # type: ignore[misc]
         run.hit("rebalances", assigned(more) + assigned(first) - before)
     assert "is not a member of the group now" not in first.log or first.process.poll() is None
     run.flows()

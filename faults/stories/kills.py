@@ -9,7 +9,7 @@ from typing import get_args
 
 from common.points import Point
 from faults.run import RUN_BEGINS, Run, Story
-from tests.kafka import until
+from tests.kafka import START_S, until
 from tests.service import Service, kill, met
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
@@ -59,7 +59,7 @@ def of(run: Run, stages: tuple[str, ...], times: int) -> None:
         for stage in stages:
             run.kill_stage(service, stage)
         if stages != ("deduplicator",):
-            until(lambda begun=begun: service.log.count(RUN_BEGINS) > begun, "a new run has begun", 90)  # type: ignore[misc]
+            until(lambda begun=begun: service.log.count(RUN_BEGINS) > begun, "a new run has begun")  # type: ignore[misc]
     run.flows()
 
 
@@ -80,8 +80,8 @@ def everything(run: Run) -> None:
         service = run.start(instance="test")
         run.flows()
         way(service)
-        assert service.process.wait(10) == -signal.SIGKILL
-        until(lambda service=service: not service.living(), "no process outlives the supervisor", 10)  # type: ignore[misc]
+        assert service.process.wait(START_S) == -signal.SIGKILL
+        until(lambda service=service: not service.living(), "no process outlives the supervisor")  # type: ignore[misc]
         service.forget_all()
         run.done(service)
         run.hit(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")

@@ -62,7 +62,7 @@ def truncated_while_running(run: Run) -> None:
 def truncated_at_the_beginning(run: Run) -> None:
     """Real-Time Mode stands at offset 0 when the offset goes: it would retry for ever, in silence, and no record follows that could show it."""
     service = run.start()
-    until(lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0", 90)
+    until(lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0")
     service.signal("jvm", "SIGSTOP")
     run.load.go_on()
     until(lambda: run.load.handed > 3000, "the source has records")
