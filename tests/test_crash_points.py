@@ -15,21 +15,22 @@ from common import points
 from tests.conftest import Start
 from tests.kafka import Clusters, spread, until
 from tests.recovering import numbered
-from tests.service import met
+from tests.service import Service, met
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
+Deaths = dict[points.Point, int]
 PARTITIONS = 2
 RECORDS = 6000
 NTH = 3
 """Points of a round are met often, and the third time is in the middle."""
 SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "300"}
-STAGE_TWO: list[dict[points.Point, int]] = [
+STAGE_TWO: list[Deaths] = [
     {"two: started": 1, "two: initialised": 1, "two: frontier read": 1, "two: first frontier made": 1, "two: stopping": 1},
     {"two: consumed": NTH, "two: decided": NTH, "two: begun": NTH, "two: partitions gone": 1},
     {"two: written": NTH, "two: offsets sent": NTH, "two: committing": NTH, "two: committed": NTH},
 ]
 """Deaths of one service, one after the other: at each point when it is met for so manieth time."""
-STAGE_ONE: list[dict[points.Point, int]] = [
+STAGE_ONE: list[Deaths] = [
     {"one: started": 1, "one: run ended": 1}, {"one: planned": 1, "one: drained": 1}, {"one: query started": 1}, {"one: first written": 1},
 ]
 """A run that was begun may have written everything when it dies, and no other run is needed: so each of these has one such death, the last."""
@@ -42,16 +43,23 @@ def proof(folder: Path, point: str) -> Path:
     return folder / point.replace(": ", "-")
 
 
-def die_at(deaths: dict[points.Point, int], folder: Path) -> str:
+def die_at(deaths: Deaths, folder: Path) -> str:
     """For the setting `die_at`; each death leaves its proof in the folder."""
     return ";".join(f"{point}:{nth}:{proof(folder, point)}" for point, nth in deaths.items())
 
 
-def assert_died(deaths: dict[points.Point, int], folder: Path, log: str) -> None:
+def assert_died(deaths: Deaths, folder: Path, log: str) -> None:
     """Each point was reached, and each process that says so was ended by SIGKILL."""
     for point in deaths:
         met(proof(folder, point), point)
     assert len(re.findall(r"ended \(SIGKILL\)", log)) == len(set(deaths) - AT_THE_END)
+
+
+def followed_by_another(deaths: Deaths, folder: Path, service: Service) -> None:
+    """Wait until all have died that die before the end, and the last one's successor is ready."""
+    for point in set(deaths) - AT_THE_END:
+        met(proof(folder, point), point)
+    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the last one is followed by another")
 
 
 def test_no_point_is_left_out() -> None:
@@ -60,7 +68,7 @@ def test_no_point_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
-def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: dict[points.Point, int]) -> None:
+def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
     """Killed at each of these points, and started again each time: all that stage one wrote is at the destination once, in order."""
     clusters.source.create(topic, PARTITIONS)
     records = spread(range(RECORDS), PARTITIONS)
@@ -69,16 +77,14 @@ def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
     frontiers_are_made(service, PARTITIONS)
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
     clusters.copied(topic, RECORDS)
-    for point in set(deaths) - AT_THE_END:
-        met(proof(tmp_path, point), point)
-    until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the last one is followed by another")
+    followed_by_another(deaths, tmp_path, service)
     service.stop()
     assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []
 
 
 @pytest.mark.parametrize("deaths", STAGE_ONE, ids=" ".join)
-def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: dict[points.Point, int]) -> None:
+def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
     """Killed at each of these points, and started again with nothing kept: the copy is exact, and the service ends as it should."""
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))

@@ -108,7 +108,7 @@ def switches(service: Service, to: Cluster) -> float:
     return service.metric("reo_source_switches_total", candidate=to.address)
 
 
-@pytest.mark.parametrize("harm", [kill, stand_still])
+@pytest.mark.parametrize("harm", [kill, pytest.param(stand_still, marks=pytest.mark.long)])
 def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates: Candidates, topic: str, start: Start, harm: object) -> None:
     """Killed, or standing still, with records unread: the copy goes on from the next one, then from the one after it, and is exact."""
     one, two, three = candidates

@@ -25,10 +25,13 @@ SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "500"}
 """More of them: stage two takes some seconds for the whole."""
 STOP_S = 10
 SAMPLE = ("SIGKILL of the JVM", "SIGKILL of everything, empty disk", "SIGSTOP between offsets and commit")
-"""Kills of one stage alone, at each of its points: tests/test_crash_points.py; of both, between brokers of two versions: tests/test_older_kafka.py."""
+REPEATED = ("SIGKILL of the JVM",)
+"""tests/test_events.py kills it too.
+
+Kills of one stage alone, at each of its points: tests/test_crash_points.py; of both, between brokers of two versions: tests/test_older_kafka.py."""
 
 
-@pytest.mark.parametrize("story", SAMPLE)
+@pytest.mark.parametrize("story", [pytest.param(story, marks=pytest.mark.long if story in REPEATED else ()) for story in SAMPLE])
 def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
     """The story's harm is done while records flow; the copy becomes exact, the counters agree, no transaction stays open."""
     result = perform(ALL[story], clusters, SEED, tmp_path)

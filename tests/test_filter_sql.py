@@ -135,7 +135,8 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     assert differences(clusters, topic) == []
 
 
-@pytest.mark.parametrize(("condition", "there"), [("offset < 0", 0), ("partition = 0 and offset < 1000", 1000)], ids=["nothing passes", "a beginning passes"])
+@pytest.mark.parametrize(("condition", "there"), [pytest.param("offset < 0", 0, marks=pytest.mark.long), ("partition = 0 and offset < 1000", 1000)],
+                         ids=["nothing passes", "a beginning passes"])
 def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: str, start: Start, condition: str, there: int) -> None:
     """--stop-at-end ends with exit code 0; again it ends too, and nothing is copied twice."""
     source(clusters, topic)

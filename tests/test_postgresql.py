@@ -19,7 +19,7 @@ from tests.recovering import numbered
 from tests.service import command_of, kill, met
 from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
 from tests.test_bad_input import BRIEF, deaf_address, stopped
-from tests.test_crash_points import NTH, SMALL_TRANSACTIONS, STAGE_TWO, assert_died
+from tests.test_crash_points import SMALL_TRANSACTIONS, STAGE_TWO, Deaths, assert_died, die_at, followed_by_another
 from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, in_database, mirror, run
 
 RECORDS = 3000
@@ -35,15 +35,15 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 # Whatever dies
 
-@pytest.mark.parametrize("point", STAGE_TWO)
-def test_stage_two_killed_at(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, point: str) -> None:
-    """Killed there, started again: every record is a row once, in order, and the group says what the database says."""
-    proof = tmp_path / "died"
-    service = begun(clusters, database, topic, start, RECORDS, die_at=f"{point}:{NTH.get(point, 3)}:{proof}", **SMALL_TRANSACTIONS)
-    run(clusters, topic, 0, RECORDS)
-    arrived(database, topic, RECORDS)
+@pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
+def test_stage_two_killed_at(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
+    """Killed at each of these points, and started again each time: every record is a row once, in order, and the group says what the database says."""
+    service = begun(clusters, database, topic, start, 2 * RECORDS, die_at=die_at(deaths, tmp_path), **SMALL_TRANSACTIONS)
+    run(clusters, topic, 0, 2 * RECORDS)
+    arrived(database, topic, 2 * RECORDS)
+    followed_by_another(deaths, tmp_path, service)
     service.stop()
-    assert_died(proof, point, service.log)
+    assert_died(deaths, tmp_path, service.log)
     assert_exact(clusters, database, topic)
 
 

@@ -189,7 +189,8 @@ def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start
     service.stop()
 
 
-@pytest.mark.parametrize(("source_gone", "destination_gone"), [(0, 20), (10, 20), (30, 20), (20, 0)])
+@pytest.mark.parametrize(("source_gone", "destination_gone"), [
+    (0, 20), pytest.param(10, 20, marks=pytest.mark.long), pytest.param(30, 20, marks=pytest.mark.long), (20, 0)])
 def test_retention_took_the_beginning(clusters: Clusters, topic: str, start: Start, source_gone: int, destination_gone: int) -> None:
     """Of either side, more here or more there: what is left is enough to find the frontier, and nothing is copied twice or left out behind it."""
     records = spread(range(2 * FIRST), PARTITIONS)

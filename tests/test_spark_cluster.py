@@ -68,6 +68,7 @@ def test_executors_copy_exactly(clusters: Clusters, topic: str, start: Start, cl
     until(lambda: not any(cluster.executors(worker) for worker in cluster.alive), "executors end with their driver")
 
 
+@pytest.mark.long  # an executor that dies: tests/test_executor.py too
 def test_a_dead_and_a_frozen_executor_are_healed(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
     """Under a steady load a worker dies with its executor; then the other's executor stands still for seconds: exact in the end, by itself."""
     clusters.source.create(topic, PARTITIONS)

@@ -86,6 +86,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
                 cpu_s[report.nodeid] += dict(report.user_properties).get(PROPERTY, 0.0) if report.when == "teardown" else 0.0
                 if report.failed:
                     failed[report.nodeid] = "test-long" if "long" in report.keywords else "test"
+    if not wall_s:
+        return
     write = terminalreporter.write_line
     by_file: dict[str, list[str]] = defaultdict(list)
     for test in wall_s:
