@@ -44,8 +44,10 @@ def batch_of(clusters: Clusters, topic: str, begin: int, end: int, epoch: int, b
 
 
 def state_of(clusters: Clusters, topic: str) -> RuleState:
-    """What the group's commit says."""
-    return decode(commits(clusters.destination, topic)[0].metadata).rule
+    """What the group's commit says, when none is undecided."""
+    commit = until(lambda: commits(clusters.destination, topic).get(0), "the commit can be read")
+    assert commit
+    return decode(commit.metadata).rule
 
 
 def assert_beginning(clusters: Clusters, topic: str, records: int) -> None:
