@@ -77,6 +77,13 @@ def small_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
     return {}
 
 
+def compacted_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
+    """Records could vanish between the stages."""
+    clusters.source.create(topic, PARTITIONS)
+    clusters.destination.create(f"{topic}-proxy", PARTITIONS, cleanup_policy="compact")
+    return {}
+
+
 def too_many_replicas(clusters: Clusters, topic: str) -> dict[str, str]:
     """One broker can not hold three."""
     clusters.source.create(topic, PARTITIONS)
@@ -123,6 +130,7 @@ def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
     (fewer_partitions, 13, "TopicsUnfit", "has 1 partitions"),
     (other_timestamps, 13, "TopicsUnfit", "LogAppendTime"),
     (small_intermediate, 13, "TopicsUnfit", "takes batches of up to 1000 bytes"),
+    (compacted_intermediate, 13, "TopicsUnfit", "has cleanup.policy=compact"),
     (too_many_replicas, 13, "TopicsUnfit", "topics.replication_factor"),
     (never_in_sync, 13, "TopicsUnfit", "min.insync.replicas=2 and 1 replicas"),
     (cycle, 14, "Cycle", "the same topic of the same cluster"),
