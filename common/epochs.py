@@ -1,30 +1,40 @@
-"""Epochs: the number of a run, by which the rule tells the newer one. They are taken from the clock, in ms, and are never used twice.
+"""Epochs: the number of a run, by which the rule tells the newer one. Its upper bits are the clock, in ms; the lower ones are random.
 
-A run believes the frontier that it has read, and writes from there on. When a frontier is replaced by one that is not further on (its destination was deleted
-and made again, `reo recover` found another place), a run that has read the one before must not be believed: it would leave out what lies between. To be
-above the clock is not enough for that. Between the choice of an epoch and the moment when the commit can be read a process can stand still, and a run that
-is planned meanwhile reads what was committed before and takes a later epoch. So what replaces a frontier takes one an hour ahead of the clock.
+A run believes the frontier that it has read, and writes from there on. Its epoch is above every committed one (by a millisecond, where that one is ahead of
+the clock), and its random bits tell it from any other run, also from one that another process plans at the same moment from the same frontiers.
 
-A run's epoch is above those that it has read, and above that of every run before it, also of one that left no trace. So it has to grow with both, what was
-read and the clock. While what was read is ahead of the clock, the clock therefore still counts, for a hundredth.
+What sets a frontier other than the rule must not be followed by a run that has not read it: such a run would leave out what lies between. To be above the
+clock is not enough for that. The clocks of two machines differ; a run's epoch can be ahead of both, when it has read one that was; and between the choice of
+an epoch and the moment when the commit can be read a process can stand still, while a run is planned from what was committed before. So it takes one an hour
+ahead of the clock, and two milliseconds above all that is known. A run that has read such an epoch is ahead of the clock too, by one millisecond more:
+what is set after it is above it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+RANDOM_BITS = 20
+"""The clock needs 41 bits, and an epoch has to stay below 2^63: enough until 2248."""
 AHEAD_MS = 3_600_000
-"""For longer than this no commit is on its way."""
-SLOWER = 100
-"""Runs that begin so many ms after one another have epochs of their own, whatever is ahead of the clock; planning one takes longer."""
+"""For longer than this no commit is on its way, and by more no two clocks differ."""
 
 
-def of_run(clock_ms: int, read: Iterable[int]) -> int:
-    """Of a new run that has read frontiers of these epochs, none of them more than AHEAD_MS ahead of the clock."""
-    highest = max(read, default=0)
-    return max(clock_ms, highest + 1 + max(0, clock_ms + AHEAD_MS - highest) // SLOWER)
+def of_run(clock_ms: int, read: Iterable[int], random_bits: int) -> int:
+    """Of a new run that has read frontiers of these epochs; `random_bits` is below 2^RANDOM_BITS and told apart by nothing but chance."""
+    return max(clock_ms, time_ms(max(read, default=0)) + 1) << RANDOM_BITS | random_bits
 
 
-def raised(clock_ms: int, written: Iterable[int], replaces: bool) -> int:
-    """Of a frontier that the rule has not set: above these epochs, so that only a run begun after it is believed; `replaces` another one."""
-    return max([clock_ms + (AHEAD_MS if replaces else 0), *(epoch + 1 for epoch in written)])
+def raised(clock_ms: int, known: Iterable[int]) -> int:
+    """Of a frontier that the rule has not set: above these epochs, and above those of the runs that have read them and not this one."""
+    return max(clock_ms + AHEAD_MS, time_ms(max(known, default=0)) + 2) << RANDOM_BITS
+
+
+def can_exceed(read: Iterable[int], epoch: int) -> bool:
+    """Whether a run can be above this epoch that has read these, and whose clock is not the reason."""
+    return time_ms(max(read, default=0)) + 1 >= time_ms(epoch)
+
+
+def time_ms(epoch: int) -> int:
+    """The clock's time in it; it can be ahead of the clock."""
+    return epoch >> RANDOM_BITS

@@ -31,6 +31,15 @@ class Link(NamedTuple):
     sequence: int
 
 
+class Hole(NamedTuple):
+    """Records of the current epoch were dropped because one before them is missing; all of them lie between these two source offsets."""
+
+    first: int
+    """The lowest source offset that can be among them: from here on no batch may begin."""
+    last: int
+    """The highest one that was dropped: the hole is filled when the frontier reaches it."""
+
+
 class RuleState(NamedTuple):
     """What the rule knows of one intermediate partition."""
 
@@ -38,6 +47,8 @@ class RuleState(NamedTuple):
     """The last accepted source offset; -1 when nothing was accepted."""
     epoch: int
     link: Link | None
+    hole: Hole | None = None
+    """The open hole of this epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +66,9 @@ class Frontier:
 
     def encode(self) -> str:
         """The metadata string."""
-        link = list(self.rule.link) if self.rule.link else None
+        link, hole = (list(pair) if pair else None for pair in (self.rule.link, self.rule.hole))
         return orjson.dumps({
-            "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "i": self.source_identity,
+            "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "h": hole, "i": self.source_identity,
             "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
         }).decode()
 
@@ -71,12 +82,13 @@ def decode(metadata: str | None) -> Frontier:
     fields = orjson.loads(metadata)
     if not isinstance(fields, dict) or type(fields.get("v")) is not int or fields["v"] != VERSION:  # true and 1.0 equal 1
         raise ValueError(f"not version {VERSION} of the frontier")
-    link = fields.get("l")
-    numbers = [fields.get(key) for key in "fecdn"] + list(link if isinstance(link, list) else [])
+    link, hole = fields.get("l"), fields.get("h", "missing")  # a frontier that does not say whether a hole is open is none
+    numbers = [fields.get(key) for key in "fecdn"] + [number for part in (link, hole) if isinstance(part, list) for number in part]
     texts = [fields.get("i"), fields.get("t")]
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
-    if not all(isinstance(text, str) for text in texts) or not (link is None or (isinstance(link, list) and len(link) == 3)):
+    parts = all(part is None or (isinstance(part, list) and len(part) == length) for part, length in ((link, 3), (hole, 2)))
+    if not (all(isinstance(text, str) for text in texts) and parts):
         raise ValueError("a field is missing or of the wrong kind")
-    rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None)
+    rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None)
     return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"])

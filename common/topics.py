@@ -263,6 +263,9 @@ def unfit(route: Route, source_limit: int, between: topic_config.Entries | None,
     if between is not None and topic_config.limit(between) < source_limit:  # a producer would split refused batches without end, and copy nothing
         yield TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {topic_config.limit(between)} bytes, the source topic has "
                           f"up to {source_limit}: set its max.message.bytes to at least {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`")
+    if between is not None and "compact" in str(between["cleanup.policy"].value):
+        yield TopicsUnfit(f"the intermediate topic {route.intermediate_topic} has cleanup.policy={between['cleanup.policy'].value}: compaction takes records "
+                          "that are not copied yet. Set it to delete, or run `reo topics --apply`; then start again")
     if copy is not None and str(copy["message.timestamp.type"].value) != "CreateTime":
         yield TopicsUnfit(f"the destination topic {route.destination_topic} has message.timestamp.type=LogAppendTime, which replaces every timestamp: "
                           "set it to CreateTime")

@@ -49,7 +49,7 @@ class Work:
 
     rule: RuleState
     """The state after it."""
-    next_offset: int = -1
+    next_offset: int
     """Of the intermediate topic."""
     records: list[Record] = field(default_factory=list)
     """The accepted ones, unwrapped."""
@@ -125,11 +125,18 @@ class Loop:
             self.intermediate.seek(self.given(list(self.assigned)))
 
     def decide(self, messages: Sequence[Consumed]) -> None:
-        """Step 2, for every partition of the batch that is still ours."""
+        """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
+
+        Nothing transactional is on it, and it is not compacted: a broker gives its records consecutive offsets. Where one is left out, a record is lost that
+        was not read, and the rule, which has to see every record of an epoch, may not go on in this one.
+        """
         for place, batch in by_partition(messages).items():
             state = self.assigned.get(place)
             if state is not None:
-                work = self.work.setdefault(place, Work(state.frontier.rule))
+                work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
+                if not batch.follows(work.next_offset):
+                    self.starter.gaps.add(place)
+                    raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
                 sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
                 work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
 
@@ -175,7 +182,7 @@ class Loop:
                 self.destination.begin()
                 self._commit({place: start.assigned[place] for place in start.made}, self.intermediate.member())
                 points.at("two: first frontier made")
-                break
+                start.made = self.starter.raise_again(start) if start.raised else []
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
         self.assigned.update(start.assigned)

@@ -1,20 +1,28 @@
 """The rule: which records of the intermediate topic are new. Pure; the heart of reo.
 
 It is Kafka's idempotent-producer rule (producer epoch and sequence, KIP-98) carried end to end across Spark. State per
-intermediate partition is the frontier (last accepted source offset), the epoch of the run that is believed, and the link:
-the record of that epoch covered last. For a record (o, e, b, s):
+intermediate partition is the frontier (last accepted source offset), the epoch of the run that is believed, the link (the
+record of that epoch that was covered last), and the open hole of that epoch. For a record (o, e, b, s):
 
 1. e older than the state's epoch: **stale**. A zombie of an earlier run; its run was replaced by one that starts at the frontier.
-2. e newer: take the epoch over; nothing is linked yet.
-3. o ≤ frontier: **duplicate**; if it is the furthest of its epoch it becomes the link.
-4. o > frontier and (s = 0, or b = link.batch and s = link.sequence + 1 and o > link.offset): **accept**; it is the frontier and the link.
-5. otherwise: **hole**. Something between was not written. Nothing moves: stage one has not committed its batch, so a retry
-   writes the whole range again.
+2. e newer: take the epoch over; nothing is linked yet, and no hole is open.
+3. o ≤ frontier: **duplicate**; if it is at or beyond the link, it becomes the link.
+4. o > frontier and (s = 0 and no hole is open at or below o, or b = link.batch and s = link.sequence + 1 and o > link.offset):
+   **accept**; it is the frontier and the link.
+5. otherwise: **hole**. Something between was not written. Dropped, and the hole stays open until the frontier has reached the
+   highest offset that was dropped: stage one has not committed its batch, so a retry writes the whole range again, or a new
+   run does.
 
-Offsets alone can not be asked (`o = frontier + 1`): compaction, control records and filters leave legal gaps. A highest-seen
+Offsets alone cannot be asked (`o = frontier + 1`): compaction, control records and filters leave legal gaps. A highest-seen
 rule loses records: a producer can fail one batch and deliver the next, and the late record is then below the highest seen.
-s = 0 may be trusted because Spark starts a batch only when the one before it is wholly written, and a run starts at
-frontier + 1. b is asked because sequences restart with each batch.
+b is asked because sequences restart with each batch.
+
+Why nothing is lost. A chain (4, the second case) is sound by itself: within a batch the numbers are consecutive. s = 0 needs
+more: Spark starts a batch only when the one before it is wholly written, and a run starts at frontier + 1. So all that comes
+before the record was read in this epoch, and each record of it was accepted, was a duplicate, or was dropped by 5. If one of
+these was dropped and is not accepted yet, the hole is open below o, and s = 0 is refused. Therefore the state needs both ends
+of the hole. The lowest offset alone is not enough: when a straggler fills the first of several dropped records, the others are
+still missing, and with them forgotten the next batch would be accepted over them.
 
 Deciding takes a batch, so that purity costs nothing per record: the loop works on locals, and the state is made once.
 """
@@ -24,8 +32,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from common.frontier import Link, RuleState
-from common.origin import Origin
+from common.frontier import Hole, Link, RuleState
+from common.origin import OFFSET_MAX, Origin
+
+NO_HOLE = (OFFSET_MAX + 1, -1)
+"""Above every offset, and below: a hole that is not open, in numbers that can be compared."""
 
 
 class Decision(NamedTuple):
@@ -41,8 +52,9 @@ class Decision(NamedTuple):
 
 def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
     """Apply the rule to one partition's records in the order of the intermediate topic."""
-    frontier, epoch, link = state
+    frontier, epoch, link, hole = state
     link_offset, link_batch, link_sequence = link or (-1, -1, -1)
+    hole_first, hole_last = hole or NO_HOLE
     accepted: list[int] = []
     duplicates = stale = 0
     for position, origin in enumerate(origins):
@@ -53,19 +65,25 @@ def decide(state: RuleState, origins: Sequence[Origin]) -> Decision:
                 continue
             epoch = record_epoch
             link_offset = link_batch = link_sequence = -1
+            hole_first, hole_last = NO_HOLE
         source_offset = origin.source_offset
         sequence = origin.sequence
         if source_offset <= frontier:
             duplicates += 1
-            if source_offset > link_offset:
+            if source_offset >= link_offset:
                 link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence
-        elif sequence == 0 or (
+        elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
         ):
             accepted.append(position)
             frontier = link_offset = source_offset
             link_batch = origin.batch
             link_sequence = sequence
+            if source_offset >= hole_first:
+                hole_first, hole_last = (source_offset + 1, hole_last) if source_offset < hole_last else NO_HOLE
+        else:
+            hole_first, hole_last = min(hole_first, source_offset), max(hole_last, source_offset)
     new_link = Link(link_offset, link_batch, link_sequence) if link_offset >= 0 else None
+    new_hole = Hole(hole_first, hole_last) if hole_last >= 0 else None
     holes = len(origins) - len(accepted) - duplicates - stale
-    return Decision(RuleState(frontier, epoch, new_link), accepted, duplicates, stale, holes)
+    return Decision(RuleState(frontier, epoch, new_link, new_hole), accepted, duplicates, stale, holes)

@@ -6,7 +6,7 @@ copy begins is durable before anything is copied, whatever dies.
 | what is found | what follows |
 |---|---|
 | a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.check`) |
-| a frontier, its position outside (records deleted unread) | the same, and anchored again: position at the end, epoch raised |
+| a frontier, its position outside, or records missing behind it (deleted or lost unread) | the same, and anchored again: position at the end, epoch raised |
 | no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new |
 | a frontier of another destination topic (it was deleted and made again) | the same as none, but never later than what was copied |
 | no frontier, records at the destination | FrontierLost, or, when told to append, the first frontier |
@@ -14,15 +14,15 @@ copy begins is durable before anything is copied, whatever dies.
 
 A frontier of a route that is not one to one (a mapping, or a destination that is shared) says nothing of its output: others write there too.
 
-Whatever sets a frontier other than the rule raises the epoch, above the clock and above everything on the intermediate topic,
-so that only a run begun after it is believed, and where it replaces another one, only a run that has read it (`common.epochs`).
+Whatever sets a frontier other than the rule raises the epoch, an hour above the clock and above all that is known, so that only
+a run that has read it is believed (`common.epochs`): any other could leave out what was deleted, or what lies between.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -55,12 +55,16 @@ class Assigned:
 
 @dataclass(slots=True)
 class Start:
-    """The result for a set of partitions; `made` are those whose frontier is new, or said anew, and has to be committed before anything else."""
+    """The result for a set of partitions; `made` are those whose frontier is new, or said anew, and has to be committed before anything else.
+
+    `raised` are those of them that the rule has not set.
+    """
 
     assigned: dict[Place, Assigned] = field(default_factory=dict)
     outputs: dict[Place, Output] = field(default_factory=dict)
     """Of destination partitions; all else is of intermediate ones."""
     made: list[Place] = field(default_factory=list)
+    raised: list[Place] = field(default_factory=list)
 
 
 class Starter:
@@ -72,6 +76,8 @@ class Starter:
         self.clock = clock
         self.appeared: set[str] = set()
         """Intermediate topics of sources that were not there when the process started: whatever `source.start` is, these are copied whole."""
+        self.gaps: set[Place] = set()
+        """Partitions of which unread records were found to be missing, at or behind the position: it is as good as gone."""
         self.in_group = in_group
         self.keeper = keeper
         self.recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
@@ -92,7 +98,7 @@ class Starter:
         result.outputs, surplus = self.keeper.checked({self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)})
         result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
         self._make_first([place for place in wanted if place not in ours], commits, leads_to, result)
-        self._anchor(result, {place: commit.frontier.rule.epoch for place, commit in commits.items() if place not in ours})
+        self._anchor(result, [commit.frontier.rule.epoch for commit in commits.values()])
         result.made += sorted(again & ours.keys() - set(result.made))
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
@@ -165,21 +171,37 @@ class Starter:
         known = {there: frontier for there, frontier in self.in_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
         return bool(known) and not any(frontier.source_identity == source.identity and there.topic != place.topic for there, frontier in known.items())
 
-    def _anchor(self, result: Start, replaced: Mapping[Place, int]) -> None:
-        """Give a position at the end of its intermediate topic, and a higher epoch, to every partition whose own is not there; `replaced`: others' epochs."""
+    def _anchor(self, result: Start, known: Sequence[int]) -> None:
+        """Give a position at the end of its intermediate topic, and a raised epoch, to every partition whose own is not there; `known`: committed epochs."""
         beginnings, ends = (ask(self.in_group.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
-        outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place]}
+        outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place] or place in self.gaps}
+        self.gaps -= outside
         newest = positions.newest_origins(self.in_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
+        epoch = epochs.raised(int(self.clock() * 1000), [*known, *(origin.epoch for origin in newest.values())])
         for place in outside:
             state = result.assigned[place]
-            written = [state.frontier.rule.epoch, replaced.get(place, 0), *([newest[place].epoch] if place in newest else [])]
-            epoch = epochs.raised(int(self.clock() * 1000), written, place in replaced)
             if state.next_offset >= 0:
                 log.warning("%(place)s: offset %(offset)d is gone from the intermediate topic; going on at its end with epoch %(epoch)d",
                             {"place": place, "offset": state.next_offset, "epoch": epoch})
             state.frontier = anchored(state.frontier, epoch)
             state.next_offset = ends[place]
             result.made.append(place)
+            result.raised.append(place)
+
+    def raise_again(self, start: Start) -> list[Place]:
+        """After the commit of `made`: those that have to be committed once more, since a run that has not read them can be above them all the same.
+
+        A run has one epoch for all partitions. While these were on their way, another worker can have raised the epoch of others, and a run can have read
+        those, and of these what was there before. It was planned before this commit, so now the others' epochs tell how high it can be.
+        """
+        commits = self.in_group.commits(self.routes)
+        others = [commit.frontier.rule.epoch for place, commit in commits.items() if place not in start.raised]
+        late = [place for place in start.raised if epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)]
+        epoch = epochs.raised(int(self.clock() * 1000), others)
+        for place in late:
+            start.assigned[place].frontier = anchored(start.assigned[place].frontier, epoch)
+        start.raised = []
+        return late
 
 
 def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, added: bool) -> int:

@@ -35,6 +35,10 @@ class Batch:
         """The intermediate offset to commit when the whole batch is decided."""
         return self.messages[-1].offset() + 1
 
+    def follows(self, next_offset: int) -> bool:
+        """Whether it begins at this intermediate offset and leaves none out."""
+        return self.messages[0].offset() == next_offset and self.next_offset == next_offset + len(self.messages)
+
     def records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
         """The source's records at these positions of the batch; `zero_timestamp_ms` is written in place of timestamp 0."""
         messages, headers, parsed = self.messages, self.headers, self.origins

@@ -61,10 +61,12 @@ class Message:
 
 
 def messages(data: bytes) -> Iterator[Message]:
-    """The records that the bytes stand for."""
-    for number, line in enumerate(data.split(b"\n")):
-        if line:
-            yield Message(number, line[0] % PARTITIONS, _headers(line[0] >> 2 & 3, line[1:]))
+    """The records that the bytes stand for; each partition's offsets are consecutive."""
+    next_offsets = [0] * PARTITIONS
+    for line in filter(None, data.split(b"\n")):
+        partition = line[0] % PARTITIONS
+        yield Message(next_offsets[partition], partition, _headers(line[0] >> 2 & 3, line[1:]))
+        next_offsets[partition] += 1
 
 
 def line(partition: int, layout: int, value: bytes) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import orjson
 
 from common import client_options, mirror_names
-from common.frontier import Frontier, Link, RuleState
+from common.frontier import Frontier, Hole, Link, RuleState
 from common.settings_table import SETTINGS
 from fuzz.messages import line
 from fuzz.targets import BEFORE, FORMS, GIVEN, IDENTITY
@@ -28,13 +28,14 @@ BATCHES = (
     b"\n".join((line(0, 0, origin()), line(1, 1, origin(1)), line(0, 0, origin(0, 12, sequence=5)))),
     b"\n".join((line(2, 1, origin(2, 30, EPOCH + 1, 9, 0)), line(2, 0, origin(2, 31, EPOCH + 1, 9, 1)), line(2, 0, origin(2, 40)))),  # a new run, then a zombie
     b"\n".join((line(0, 0, origin(0, 9, batch=8, sequence=0)), line(0, 0, origin(0, 11, batch=8, sequence=1)))),  # a duplicate becomes the link
-    line(0, 0, origin(0, 15, sequence=9)),  # a hole
+    b"\n".join((line(0, 0, origin(0, 15, sequence=9)), line(0, 0, origin(0, 16, batch=8, sequence=0)))),  # a hole, and a batch that cannot begin behind it
     line(3, 0, origin(3)), line(0, 2, origin()), line(0, 3, b""), line(0, 3, b"x"), line(1, 0, origin(0)),
 )
 FRONTIERS = (
     BEFORE,
     Frontier(RuleState(-1, 0, None), IDENTITY, 1, "", -1, 0),
-    Frontier(RuleState(2**63 - 1, 2**63 - 1, Link(2**63 - 1, 2**63 - 1, 2**33 - 1)), '\u00e9\u2028\U0001f600"\\', 2**31 - 1, "A" * 22, 2**63 - 1, 90_000),
+    Frontier(RuleState(2**63 - 1, 2**63 - 1, Link(2**63 - 1, 2**63 - 1, 2**33 - 1), Hole(0, 2**63 - 1)),
+             '\u00e9\u2028\U0001f600"\\', 2**31 - 1, "A" * 22, 2**63 - 1, 90_000),
 )
 ENVIRONMENTS = (
     b"REO_APPLICATION=copy\0REO_STOP_AT_END=yes\0REO_METRICS_PORT=0",
@@ -67,7 +68,7 @@ _VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc
 WORDS: Mapping[str, tuple[bytes, ...]] = {
     "origin_header": tuple(f'"{name}":'.encode() for name in "potkebsi") + _JSON,
     "records": tuple(f'"{name}":'.encode() for name in "potkebsi") + _JSON + ORIGINS + (b"\n0",),
-    "metadata": tuple(f'"{name}":'.encode() for name in "vfelictdn") + _JSON,
+    "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdn") + _JSON,
     "environment": _NAMES + _VALUES + tuple(value.encode() for value in GIVEN.values()),
     "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FORMS),
 }

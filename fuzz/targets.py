@@ -55,7 +55,7 @@ def records(data: bytes) -> None:
     from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
     """
     batch = list(messages(data))
-    states = {Place("orders-proxy", partition): Assigned(100, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
+    states = {Place("orders-proxy", partition): Assigned(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
     loop = Loop(settings.load(GIVEN), {}, cast(Any, None), cast(Any, None), cast(Any, None))
     loop.assigned, loop.zero_timestamp_ms = dict(states), 1
     good = all(_is_ours(message) for message in batch)
@@ -172,6 +172,8 @@ def _expected_frontier(text: str) -> bool:
     tree = _json(text) if len(text) <= frontiers.BYTES_MAX else {}
     link = tree.get("l")
     linked = link is None or (isinstance(link, list) and len(link) == 3 and all(_is_int(number, -1) for number in link))
+    hole = tree.get("h", "missing")
+    linked = linked and (hole is None or (isinstance(hole, list) and len(hole) == 2 and all(_is_int(number, -1) for number in hole)))
     numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
     return _is_int(tree.get("v"), 1) and tree["v"] == 1 and numbers and linked and all(isinstance(tree.get(name), str) for name in "it")
 

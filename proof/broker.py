@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proof.service import Service
 from proof.stage_one import replaced
-from proof.world import COMMITTED, Pending, Shape, Step, Transaction, Violation, Worker, World
+from proof.world import COMMITTED, Log, Pending, Shape, Step, Transaction, Violation, Worker, World
 
 NONE = Transaction("none", end_sent=False, own=False)
 OPEN = Transaction("open", end_sent=False, own=False)
@@ -40,6 +41,31 @@ def steps(world: World, shape: Shape) -> Iterator[Step]:
             if orphan or (world.budget and "time-out" in shape.faults):
                 ended = aborted(set_to(world, number, FENCED), number)
                 yield Step("time-out", not orphan, ended if orphan else ended._replace(budget=world.budget - 1))
+
+
+def lost_unread(world: World, shape: Shape) -> Iterator[Step]:
+    """What is not committed yet goes from an intermediate partition: all of it is deleted, or one record is lost from the middle."""
+    less = world._replace(budget=world.budget - 1)
+    for partition, (log, committed) in enumerate(zip(world.logs, world.committed, strict=True)):
+        end, read = log.base + len(log.records), committed[0] if committed else 0
+        if "deleted" in shape.faults and max(read, log.base) < end:
+            yield Step(f"deleted {partition}", True, less._replace(logs=replaced(world.logs, partition, Log(end, ()))))
+        if "gap" in shape.faults:
+            for at in range(max(read, log.base) - log.base, len(log.records) - 1):
+                yield Step(f"gap {partition}", True, less._replace(logs=replaced(world.logs, partition, Log(log.base, replaced(log.records, at, None)))))
+
+
+def recreated(world: World, service: Service) -> Iterator[Step]:
+    """While nothing is undecided the destination is deleted and made again; its workers die with it."""
+    if any(world.pending) or None in world.committed or any(transaction.status not in ("none", "fenced") for transaction in world.transactions):
+        return
+    committed = []
+    for position, metadata in filter(None, world.committed):
+        was = service.decode(metadata)
+        committed.append((position, service.encode(was.rule, was.destination_known, was.sent, "another")))
+    empty: tuple[tuple[tuple[int, int], ...], ...] = ((),) * len(world.destination)
+    yield Step("recreated", True, world._replace(
+        destination=empty, committed=tuple(committed), workers=tuple(killed(worker) for worker in world.workers), budget=world.budget - 1))
 
 
 def torn(world: World, number: int, shape: Shape) -> Iterator[Step]:

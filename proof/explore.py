@@ -21,7 +21,7 @@ from proof.stage_two import StageTwo
 from proof.world import Log, Shape, Step, Transaction, Violation, World
 
 FAIR = ("EndTxn", "marker", "time-out", "fenced", "restart", "lost", "rebalance", "start", "first", "write", "offsets", "refused", "end", "answered", "begin",
-        "consume", "superseded", "hole", "failed", "behind", "drained", "complete", "plan", "finished", "deliver", "batch")
+        "gone", "consume", "superseded", "hole", "failed", "behind", "drained", "complete", "plan", "finished", "deliver", "batch")
 """What happens when faults stop: brokers finish, workers come back, stage two catches up, stage one heals and goes on."""
 RANK = {name: rank for rank, name in enumerate(FAIR)}
 NEVER = len(FAIR)
@@ -73,6 +73,10 @@ class Explorer:
     def steps(self, world: World) -> Iterator[Step]:
         """Every step from a state."""
         yield from broker.steps(world, self.shape)
+        if world.budget and world.run.state != "done":
+            yield from broker.lost_unread(world, self.shape)
+            if "recreated" in self.shape.faults:
+                yield from broker.recreated(world, self.service)
         yield from self.two.steps(world)
         yield from self.one.steps(world)
 
@@ -190,12 +194,12 @@ class Explorer:
 
 
 def forgotten(world: World) -> World:
-    """Without what cannot matter any more: records that everybody has read (but the newest), a number of a zombie that is gone."""
+    """Without what cannot matter any more: records that everybody has read, a number of a zombie that is gone."""
     logs = world.logs
     for partition, log in enumerate(logs):
         committed = world.committed[partition]
         low = min([committed[0] if committed else 0, *(held.position for worker in world.workers if (held := worker.held[partition]) is not None)])
-        low = min(low, log.base + len(log.records) - 1)
+        low = min(low, log.base + len(log.records))
         if low > log.base:
             logs = (*logs[:partition], Log(low, log.records[low - log.base:]), *logs[partition + 1:])
     transactions = world.transactions

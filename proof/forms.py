@@ -13,10 +13,11 @@ from proof.explore import Explorer, Result
 from proof.service import PRODUCTION
 from proof.world import Shape
 
-ONE, TWO, FEW = ((0, 1, 3),), ((0, 1, 3), (0, 2, 3)), ((0, 2),)
+ONE, TWO, FEW, FOUR = ((0, 1, 3),), ((0, 1, 3), (0, 2, 3)), ((0, 2),), ((0, 1, 2, 3),)
 STAGE_ONE = frozenset({"lose", "straggler", "failed", "stalled", "stopped", "kill one", "zombie"})
 STAGE_TWO = frozenset({"kill two", "pause", "rebalance", "abortable", "in doubt", "abort in doubt", "time-out", "torn"})
 ALL = STAGE_ONE | STAGE_TWO
+OUTSIDE = frozenset({"deleted", "gap", "recreated"})
 
 SHORT = {
     "two partitions, two workers, no fault": Shape(TWO, 2, frozenset(), 0, fine=False),
@@ -26,6 +27,8 @@ SHORT = {
     "two records, one fault of stage one, also a zombie": Shape(FEW, 1, STAGE_ONE, 1, fine=False),
     "two faults of any kind": Shape(((2,),), 2, ALL - {"straggler"}, 2, fine=False),
     "a lost record and a straggler": Shape(FEW, 1, frozenset({"lose", "straggler"}), 2, fine=False),
+    "unread records deleted or lost, the destination recreated": Shape(FEW, 1, OUTSIDE, 1, fine=False),
+    "two runs of one epoch": Shape(FEW, 1, frozenset({"zombie"}), 1, random_bits="equal", fine=False),
 }
 LONG = {
     "two partitions, two workers, one fault of stage two": Shape(TWO, 2, STAGE_TWO, 1, fine=False),
@@ -37,6 +40,12 @@ LONG = {
     "lost records and a straggler": Shape(ONE, 1, frozenset({"lose", "straggler"}), 2, fine=False),
     "three records, one fault of stage one, also a zombie": Shape(ONE, 1, STAGE_ONE, 1, fine=False),
     "every step by itself, one fault of any kind": Shape(FEW, 2, ALL, 1),
+    "four records, lost ones and a straggler": Shape(FOUR, 1, frozenset({"lose", "straggler"}), 2, fine=False),
+    "four records, two runs of one epoch": Shape(FOUR, 1, frozenset({"zombie"}), 1, random_bits="equal", fine=False),
+    "three records, two runs of one epoch, one fault more": Shape(ONE, 1, STAGE_ONE, 2, random_bits="equal", fine=False),
+    "four records, unread ones deleted or lost, the destination recreated": Shape(FOUR, 1, OUTSIDE, 1, fine=False),
+    "the same beside a zombie, whose epoch is the later one": Shape(FEW, 1, OUTSIDE | {"zombie"}, 2, random_bits="falling", fine=False),
+    "two workers, the destination recreated": Shape(((0,), (0, 1)), 2, frozenset({"recreated"}), 1, fine=False),
 }
 STATES_MAX = 5_000_000
 
@@ -50,9 +59,10 @@ POINTS = ("joining", "given", "idle", "decided", "begun", "written", "sent", "En
 CRASHES = {f"kill two {point}" for point in POINTS} | {
     "kill one running", "kill one drained", "zombie", "stopped planned", "stopped running", "stopped drained"}
 RULES = {"rule 1: stale", "rule 2: takeover", "rule 3: duplicate", "rule 3: duplicate becomes the link", "rule 4: accept", "rule 4: by sequence",
-         "rule 5: hole"}
+         "rule 5: hole", "rule 5: hole filled"}
 HAPPENED = {"lose 0", "retry 0", "haunt 0", "haunt batch", "haunt superseded", "straggler 0", "torn", "time-out", "EndTxn", "refused", "fenced", "lost",
-            "rebalance", "hole", "behind", "in doubt begin", "in doubt ending", "abort in doubt written", "check: surplus"}
+            "rebalance", "hole", "behind", "in doubt begin", "in doubt ending", "abort in doubt written", "check: surplus",
+            "gone", "gone gap", "deleted 0", "gap 0", "recreated"}
 
 
 def explored(form: str, name: str, states_max: int = STATES_MAX) -> tuple[Result, float]:

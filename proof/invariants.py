@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from proof.broker import ANSWERED
-from proof.service import Service
+from proof.service import TOPIC_ID, Service
 from proof.world import COMMITTED, Held, Pending, Shape, Transaction, Violation, Worker, World
 
 Entries = tuple[tuple[int, int], ...]
@@ -42,7 +42,8 @@ class Invariants:
             raise Violation(f"I1: the destination has {output}, the source {source}")
         decided = [(entry.position, entry.metadata) for entry in pending if entry.effective and entry.transaction in answered]
         latest = decided[-1] if decided else committed
-        frontier = self.service.decode(latest[1]).rule.frontier if latest else -1
+        told = self.service.decode(latest[1]) if latest else None
+        frontier = told.rule.frontier if told and told.destination_topic_id == TOPIC_ID else -1
         last = output[-1] if output else -1
         if frontier > last or (frontier != last and not torn):
             raise Violation(f"I2: the frontier says {frontier}, the destination ends with {last}")
@@ -52,8 +53,8 @@ class Invariants:
             if after is None:
                 raise Violation(f"I5: partition {partition} has no frontier any more")
             return
-        old, new = self.service.decode(before[1]).rule, self.service.decode(after[1]).rule
-        if after[0] < before[0] or new.frontier < old.frontier or new.epoch < old.epoch:
+        (old, topic_id), new = ((found := self.service.decode(before[1])).rule, found.destination_topic_id), self.service.decode(after[1]).rule
+        if after[0] < before[0] or (new.frontier < old.frontier and topic_id == TOPIC_ID) or new.epoch < old.epoch:
             raise Violation(f"I5: partition {partition} went back from {before} to {after}")
 
     @staticmethod

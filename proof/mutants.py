@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from proof.explore import Explorer, Result
@@ -37,6 +37,7 @@ class Mutant:
     source: tuple[tuple[int, ...], ...] = ONE
     fine: bool = False
     ignored: frozenset[str] = frozenset()
+    random_bits: str = "rising"
     unit: bool = False
     """Nothing is lost by it (the model says so); `tests.test_rule` or `tests.test_transaction_table` has to notice."""
 
@@ -54,11 +55,16 @@ def mutated(mutant: Mutant) -> dict[str, ModuleType]:
     return {mutant.module: copy}
 
 
+def sound(mutant: Mutant) -> Shape:
+    """The mutant's world, with nothing wrong in it."""
+    return Shape(mutant.source, mutant.workers, frozenset(filter(None, mutant.faults.split(","))), mutant.budget,
+                 random_bits=mutant.random_bits, fine=mutant.fine)
+
+
 def catch(mutant: Mutant) -> Result:
     """Explore the mutant's world until something is violated."""
-    shape = Shape(mutant.source, mutant.workers, frozenset(filter(None, mutant.faults.split(","))), mutant.budget,
-                  Shell(**mutant.service), mutant.fine, mutant.ignored)  # type: ignore[arg-type]
-    explorer = Explorer(shape, Service(mutated(mutant)))
+    shell = Shell(**mutant.service)  # type: ignore[arg-type]
+    explorer = Explorer(replace(sound(mutant), shell=shell, ignored=mutant.ignored), Service(mutated(mutant)))
     result = explorer.run(STATES_MAX)
     if not result.violation and not result.complete:
         explorer.walk()
@@ -66,25 +72,38 @@ def catch(mutant: Mutant) -> Result:
 
 
 RULE, FRONTIER, TRANSACTION, CHECK, RUN = "deduplicator.rule", "common.frontier", "deduplicator.transaction", "deduplicator.check", "replicator.run"
-ACCEPT = """elif sequence == 0 or (
+EPOCHS = "common.epochs"
+ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
         ):"""
+DROP = "            hole_first, hole_last = min(hole_first, source_offset), max(hole_last, source_offset)\n"
 NO_I10 = frozenset({"I10"})
 MUTANTS = (
-    Mutant("highest-seen rule", RULE, ACCEPT, "else:", faults="lose"),
-    Mutant("a hole moves the frontier", RULE, "            link_sequence = sequence\n    new_link",
-           "            link_sequence = sequence\n        else:\n            frontier = source_offset\n    new_link", faults="lose"),
-    Mutant("a hole becomes the link", RULE, "            link_sequence = sequence\n    new_link", "            link_sequence = sequence\n        else:\n"
-           "            link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence\n    new_link", faults="lose", source=((0, 1, 2, 3),)),
+    Mutant("highest-seen rule", RULE, ACCEPT, "elif True:", faults="lose"),
+    Mutant("a hole moves the frontier", RULE, DROP, f"{DROP}            frontier = source_offset\n", faults="lose"),
+    Mutant("a hole becomes the link", RULE, DROP, f"{DROP}            link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence\n",
+           faults="lose", source=((0, 1, 2, 3),)),
+    Mutant("s = 0 is accepted over an open hole", RULE, "(sequence == 0 and source_offset < hole_first)", "sequence == 0", faults="zombie", source=((0, 1, 2),),
+           random_bits="equal"),
+    Mutant("of an open hole only the lowest offset is kept", RULE, "(source_offset + 1, hole_last) if source_offset < hole_last else NO_HOLE", "NO_HOLE",
+           faults="zombie", source=((0, 2),), random_bits="equal", unit=True),
+    Mutant("the hole survives a takeover", RULE, "            hole_first, hole_last = NO_HOLE\n", "", faults="lose", source=((0, 2),), unit=True),
+    Mutant("the hole is not committed", FRONTIER, '"h": hole, ', '"h": None, ', faults="zombie", source=((0, 1, 2),), random_bits="equal"),
+    Mutant("what is set does not outbid a live run", EPOCHS, "max(clock_ms + AHEAD_MS, time_ms(max(known, default=0)) + 2)",
+           "max(clock_ms, time_ms(max(known, default=0)) + 1)", faults="deleted"),
+    Mutant("a recreated destination's frontier does not outbid a live run", EPOCHS, "max(clock_ms + AHEAD_MS, time_ms(max(known, default=0)) + 2)",
+           "max(clock_ms, time_ms(max(known, default=0)) + 1)", faults="recreated"),
+    Mutant("a gap of the intermediate topic is read over", service={"gaps_noticed": False}, faults="gap"),
     Mutant("frontier one too high", RULE, "frontier = link_offset = source_offset", "frontier = link_offset = source_offset + 1"),
     Mutant("the frontier's own record is accepted again", RULE, "source_offset <= frontier", "source_offset < frontier", faults="zombie,lose", budget=2),
-    Mutant("epoch ignored: an older run is believed", RULE, "if record_epoch < epoch:", "if False:", faults="zombie,lose", budget=2, source=((0, 1, 2, 3),)),
+    Mutant("epoch ignored: an older run is believed", RULE, "if record_epoch < epoch:", "if False:", faults="zombie", source=((0, 2),)),
     Mutant("sequence ignored", RULE, "sequence == link_sequence + 1 and ", "", faults="lose"),
     Mutant("batch ignored", RULE, " and origin.batch == link_batch", "", faults="lose", budget=1),
     Mutant("the link survives a takeover", RULE, "            link_offset = link_batch = link_sequence = -1\n", "", faults="lose,kill one", budget=2),
-    Mutant("the beginning of a batch is not believed", RULE, "sequence == 0 or", "False or"),
-    Mutant("a duplicate does not become the link", RULE, "if source_offset > link_offset:", "if False:", faults="lose,kill one", budget=2),
-    Mutant("any duplicate becomes the link", RULE, "if source_offset > link_offset:", "if True:", faults="lose,kill one", budget=2, unit=True),
+    Mutant("the beginning of a batch is not believed", RULE, "(sequence == 0 and source_offset < hole_first)", "False"),
+    Mutant("a duplicate does not become the link", RULE, "if source_offset >= link_offset:", "if False:", faults="lose", source=((0, 2),),
+           unit=True),
+    Mutant("any duplicate becomes the link", RULE, "if source_offset >= link_offset:", "if True:", faults="lose,kill one", budget=2, unit=True),
     Mutant("frontier read one too high", FRONTIER, 'RuleState(fields["f"], ', 'RuleState(fields["f"] + 1, '),
     Mutant("frontier read one too low", FRONTIER, 'RuleState(fields["f"], ', 'RuleState(max(-1, fields["f"] - 1), '),
     Mutant("the epoch is not committed", FRONTIER, '"e": self.rule.epoch', '"e": 1'),

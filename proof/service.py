@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
+from common import epochs
 from common import frontier as frontiers
 from common.errors import Stop
 from common.frontier import RuleState
@@ -31,7 +32,9 @@ SOURCE_IDENTITY = "source"
 TOPIC_ID = "destination"
 COPY = Place("copy", 0)
 PRODUCTION: Mapping[str, ModuleType] = {
-    "common.frontier": frontiers, "deduplicator.rule": rule, "deduplicator.transaction": transaction, "deduplicator.check": check, "replicator.run": run}
+    "common.epochs": epochs, "common.frontier": frontiers, "deduplicator.rule": rule,
+
+    "deduplicator.transaction": transaction, "deduplicator.check": check, "replicator.run": run}
 ERRORS = {
     "abortable": lambda: KafkaError(KafkaError.REQUEST_TIMED_OUT, "abort it", False, False, True),
     "in doubt": lambda: KafkaError(KafkaError._TIMED_OUT, "no answer", False, True, False),
@@ -142,8 +145,20 @@ class Service:
         self.modules = {**PRODUCTION, **modules}
         self.reached: set[str] = set()
         """What the exploration made the service do: rules, table transitions."""
-        for name in ("decide", "encode", "decode", "start", "cover", "begin", "producer", "after_run"):
+        for name in ("of_run", "can_exceed", "raised", "decide", "encode", "decode", "start", "cover", "begin", "producer", "after_run"):
             setattr(self, name, lru_cache(maxsize=None)(getattr(self, name)))
+
+    def of_run(self, clock: int, read: tuple[int, ...], random_bits: int) -> int:
+        """The epoch of a new run."""
+        return int(self.modules["common.epochs"].of_run(clock, read, random_bits))
+
+    def can_exceed(self, read: tuple[int, ...], epoch: int) -> bool:
+        """Whether a run that has read these can be above that one."""
+        return bool(self.modules["common.epochs"].can_exceed(read, epoch))
+
+    def raised(self, clock: int, known: tuple[int, ...]) -> int:
+        """The epoch of a frontier that the rule has not set."""
+        return int(self.modules["common.epochs"].raised(clock, known))
 
     def decide(self, state: RuleState, origins: tuple[Origin, ...]) -> Decided:
         """Step 2."""
@@ -151,14 +166,14 @@ class Service:
         answer = self.modules["deduplicator.rule"].decide(state, parsed)
         counts = {"rule 1: stale": answer.stale, "rule 2: takeover": answer.state.epoch > state.epoch, "rule 3: duplicate": answer.duplicates,
                   "rule 3: duplicate becomes the link": not answer.accepted and answer.duplicates and answer.state.link != state.link,
-                  "rule 4: accept": answer.accepted, "rule 5: hole": answer.holes,
+                  "rule 4: accept": answer.accepted, "rule 5: hole": answer.holes, "rule 5: hole filled": state.hole and not answer.state.hole,
                   "rule 4: by sequence": any(origins[position][3] > 0 for position in answer.accepted)}
         self.reached.update(name for name, count in counts.items() if count)
         return Decided(answer.state, tuple(origins[position][0] for position in answer.accepted))
 
-    def encode(self, state: RuleState, known: int, sent: int) -> str:
+    def encode(self, state: RuleState, known: int, sent: int, topic_id: str = TOPIC_ID) -> str:
         """The metadata string."""
-        made = self.modules["common.frontier"].Frontier(state, SOURCE_IDENTITY, 1, TOPIC_ID, known, sent)
+        made = self.modules["common.frontier"].Frontier(state, SOURCE_IDENTITY, 1, topic_id, known, sent)
         return str(made.encode())
 
     def decode(self, metadata: str) -> Any:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from common.frontier import RuleState
 from proof import broker, group
 from proof.service import Service
-from proof.stage_one import replaced
-from proof.world import COMMITTED, Held, Shape, Step, Transaction, Violation, Worker, World
+from proof.start import Starts, put, turned
+from proof.world import Held, Shape, Step, Transaction, Violation, Worker, World
 
 FRESH = ("new", "new")
 
@@ -32,6 +31,7 @@ class StageTwo:
         self.service = service
         self.partitions = range(len(shape.source))
         self.nothing = (None,) * len(shape.source)
+        self.starts = Starts(shape, service)
         self.down = Worker("down", False, self.nothing, 0, FRESH, self.nothing, (), False)
 
     def steps(self, world: World) -> Iterator[Step]:
@@ -47,7 +47,7 @@ class StageTwo:
         if phase == "down":
             yield from self._restart(world, number)
         elif phase == "given":
-            yield from self._start(world, number, worker)
+            yield from self.starts.start(world, number, worker)
         elif phase in ("idle", "stale"):
             if not worker.member:
                 kept = worker._replace(phase="joining", held=self.nothing if self.shell.forgets_when_lost else worker.held)
@@ -85,56 +85,21 @@ class StageTwo:
         if after:
             yield Step("restart", False, put(after, number, self.down._replace(phase="joining", producers=("ready", "ready"))))
 
-    def _start(self, world: World, number: int, worker: Worker) -> Iterator[Step]:
-        """`Starter.start`: read the frontier, hold it against the destination; first frontiers are made and committed."""
-        if self.shell.waits_for_pending and any(world.pending):
-            return
-        undecided = any(transaction != COMMITTED for partition in worker.wanted for _, transaction in world.destination[partition])
-        if self.shell.waits_for_output and undecided:
-            return
-        held, clock = list(worker.held), world.clock
-        work: list[tuple[Held, tuple[int, ...]] | None] = list(self.nothing)
-        for partition in worker.wanted:
-            committed = world.committed[partition]
-            if committed is None:
-                log = world.logs[partition]
-                work[partition] = (Held(log.base + len(log.records), RuleState(-1, clock, None), -1, 0, ()), ())
-                held[partition] = None
-            else:
-                held[partition] = self._checked(world, partition, committed)
-        made = worker._replace(wanted=(), held=tuple(held))
-        if not any(work):
-            yield Step("start", False, put(world, number, made._replace(phase="idle" if worker.member else "stale")))
-        elif self.shell.commits_first_frontier:
-            yield Step("first", False, put(world, number, made._replace(phase="decided", work=tuple(work), first=True)))
-        else:
-            held = [first[0] if first else before for first, before in zip(work, held, strict=True)]
-            yield Step("start", False, put(world, number, made._replace(phase="idle", held=tuple(held))))
-
-    def _checked(self, world: World, partition: int, committed: tuple[int, str]) -> Held:
-        position, metadata = committed
-        entries = world.destination[partition]
-        visible = []
-        for offset, transaction in entries:
-            if transaction != COMMITTED:
-                break  # the last stable offset: a read_committed reader gets no further
-            visible.append(offset)
-        if not self.shell.checks:
-            return Held(position, self.service.decode(metadata).rule, visible[-1] if visible else -1, 0, ())
-        end = max((offset + 1 for offset, _ in entries), default=0)
-        started = self.service.start(metadata, tuple(visible), end)
-        if started.stop:
-            raise Violation(f"I6: {started.stop}")
-        return Held(position, self.service.decode(metadata).rule, started.known, started.sent, started.surplus)
-
     def _consume(self, world: World, number: int, worker: Worker) -> Iterator[Step]:
         """Steps 1 and 2: everything that is there, or one record; decided, and held against what is at the destination already."""
         there = [world.logs[partition].base + len(world.logs[partition].records) - held.position if held else 0
                  for partition, held in enumerate(worker.held)]
-        if any(there):
+        gone = [partition for partition, held in enumerate(worker.held) if held and held.position < world.logs[partition].base]
+        gaps = [partition for partition, held in enumerate(worker.held)
+                if held and self.shell.gaps_noticed and None in world.logs[partition].records[max(0, held.position - world.logs[partition].base):]]
+        if gone or gaps:
+            wanted = tuple(partition for partition in self.partitions if worker.held[partition])
+            yield Step("gone" if gone else "gone gap", False, put(world, number, worker._replace(
+                phase="given", wanted=wanted, gaps=tuple(gaps), held=self.nothing, work=self.nothing)))
+        elif any(there):
             after = self._decided(world, number, worker, tuple(there))
             yield Step("consume", False, after if self.shape.fine else self._on(after, number))
-        if self.shape.fine and sum(there) > 1:
+        if self.shape.fine and sum(there) > 1 and not gone and not gaps:
             for partition in self.partitions:
                 if there[partition]:
                     one = tuple(int(other == partition) for other in self.partitions)
@@ -155,7 +120,7 @@ class StageTwo:
     def _moved(self, world: World, partition: int, held: Held, count: int) -> tuple[Held, tuple[int, ...]]:
         log = world.logs[partition]
         begin = held.position - log.base
-        rule, writes = self.service.decide(held.rule, log.records[begin:begin + count])
+        rule, writes = self.service.decide(held.rule, tuple(filter(None, log.records[begin:begin + count])))
         known, sent, surplus = held.known, held.sent, held.surplus
         if surplus:
             covered, known, surplus, stop = self.service.cover(known, surplus, writes)
@@ -226,15 +191,27 @@ class StageTwo:
     def _answer(self, world: World, number: int, worker: Worker) -> Iterator[Step]:
         """Step 6: the commit is answered; what was sent is delivered, and the state moves."""
         one = self._id(number, worker)
+        looks_again = worker.first and not worker.again and self.shell.raises_again
         if world.transactions[one].end_sent and not self.shape.fine:
             world = broker.arrived(world, one, world.transactions[one])
+            if looks_again:
+                yield Step("EndTxn", False, world)
+                return
         transaction = world.transactions[one]
         if not self.shell.waits_for_commit or (transaction.status in (*broker.ANSWERED, "none") and not transaction.end_sent):
             state, _ = self.service.producer(worker.producers[worker.turn], "commit")
+            if looks_again:
+                if any(world.pending):
+                    return  # frontiers are read when none is undecided
+                raised = self.starts.raised_again(world, worker)
+                if raised != worker.work:
+                    yield Step("answered", False, put(world, number, worker._replace(
+                        phase="decided", work=raised, again=True, producers=turned(worker.producers, worker.turn, state))))
+                    return
             held = tuple(work[0]._replace(known=work[1][-1], sent=0) if work and work[1] else work[0] if work else before
                          for work, before in zip(worker.work, worker.held, strict=True))
             yield Step("answered", False, put(world, number, worker._replace(
-                phase="idle", held=held, work=self.nothing, first=False, producers=turned(worker.producers, worker.turn, state))))
+                phase="idle", held=held, work=self.nothing, first=False, again=False, producers=turned(worker.producers, worker.turn, state))))
 
     def _failed(self, world: World, number: int, worker: Worker, failure: str) -> World:
         """`TransactionalProducer.failed`, then the way back: read the frontier again, or commit first frontiers again."""
@@ -281,13 +258,3 @@ class StageTwo:
         if worker.phase != "ending":
             return worker.phase
         return "EndTxn sent" if world.transactions[self._id(number, worker)].end_sent else "EndTxn decided"
-
-
-def turned(producers: tuple[str, str], turn: int, state: str) -> tuple[str, str]:
-    """The producers' states with one changed."""
-    return (state, producers[1]) if turn == 0 else (producers[0], state)
-
-
-def put(world: World, number: int, worker: Worker) -> World:
-    """The world with one worker changed."""
-    return world._replace(workers=replaced(world.workers, number, worker))

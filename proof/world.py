@@ -31,10 +31,11 @@ class Run(NamedTuple):
 
 
 class Log(NamedTuple):
-    """An intermediate partition: records below `base` were read by everybody and are forgotten."""
+    """An intermediate partition: records below `base` were read by everybody and are forgotten, or were deleted."""
 
     base: int
-    records: tuple[Origin, ...]
+    records: tuple[Origin | None, ...]
+    """None: it was lost."""
 
 
 class Held(NamedTuple):
@@ -70,7 +71,11 @@ class Worker(NamedTuple):
     wanted: tuple[int, ...]
     """Partitions whose frontier has to be read."""
     first: bool
-    """Whether the transaction is one of first frontiers."""
+    """Whether the transaction is one of frontiers that the rule has not set."""
+    again: bool = False
+    """Whether they were looked at again after their first commit."""
+    gaps: tuple[int, ...] = ()
+    """Partitions of which it has found unread records missing."""
 
 
 class Transaction(NamedTuple):
@@ -144,6 +149,10 @@ class Shell:
     """The destination is held against the frontier at an assignment."""
     waits_for_commit: bool = True
     """The next transaction is begun after the answer to the commit."""
+    gaps_noticed: bool = True
+    """An offset that is left out on the intermediate topic is an error."""
+    raises_again: bool = True
+    """After the commit of frontiers that the rule has not set, others' epochs are read, and they are raised once more where one is as high."""
     commits_first_frontier: bool = True
     """A first frontier is committed before anything is copied."""
 
@@ -157,6 +166,8 @@ class Shape:
     faults: frozenset[str] = frozenset()
     budget: int = 2
     shell: Shell = Shell()
+    random_bits: str = "rising"
+    """Those of the runs' epochs, one run after the other; or `falling`; or `equal`, which is what chance does not do."""
     fine: bool = True
     """Coarse instead: steps 1 to 4 are one, 5 and EndTxn, its arrival and answer, its markers too, and the first frontiers are made."""
     ignored: frozenset[str] = frozenset()

@@ -22,11 +22,13 @@ ORIGIN = {
 }
 FRONTIER = {
     "v": "version of this format", "f": "frontier: the last accepted source offset, -1 for none", "e": "epoch of the last run that was seen",
-    "l": "link: source offset, batch and sequence that were covered last in this epoch, or null", "i": "identity of the source topic, as in the origin",
+    "l": "link: source offset, batch and sequence that were covered last in this epoch, or null",
+    "h": "open hole of this epoch: from which source offset on no batch may begin, and the highest one that was dropped, or null",
+    "i": "identity of the source topic, as in the origin",
     "c": "partitions that the source had when the copy began", "t": "topic id of the destination",
     "d": "destination offset of the last record whose delivery is known", "n": "records sent after it; both are -1 for a route that is not one to one",
 }
-EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7)), "9f86d081884c7d65", 4,
+EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7), frontier.Hole(43, 57)), "9f86d081884c7d65", 4,
                             "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2)
 
 
@@ -58,4 +60,4 @@ def _range(annotated: object) -> str:
 
 
 def _kind(value: object) -> str:
-    return {int: "number", str: "text", list: "list of 3 numbers"}[type(value)]
+    return f"list of {len(value)} numbers" if isinstance(value, list) else {int: "number", str: "text"}[type(value)]

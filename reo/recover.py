@@ -86,7 +86,7 @@ class Recovery:
         begins, ends = (ask(self.destination_admin, rows) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
-        epoch = epochs.raised(int(time.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())], replaces=True)
+        epoch = epochs.raised(int(time.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
         for row in rows.values():
             assert row.write is not None
             row.write = anchored(row.write, epoch)

@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import candidates, permissions
+from common import candidates, epochs, permissions
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
@@ -51,9 +51,9 @@ class Status(NamedTuple):
     def stage_one(self, now_ms: float) -> str:
         """In words."""
         wrote = [row.wrote_ms for row in self.now.standings if row.wrote_ms is not None]
-        epoch = max((row.epoch for row in self.now.standings), default=0)
-        begun = f"; the newest run began at {datetime.fromtimestamp(epoch / 1000, UTC).isoformat(timespec='seconds')} (its epoch)"
-        run = begun if 0 < epoch <= now_ms else ""  # one that is ahead of the clock says nothing of when (`common.epochs`)
+        begun_ms = epochs.time_ms(max((row.epoch for row in self.now.standings), default=0))
+        begun = f"; the newest run began at {datetime.fromtimestamp(begun_ms / 1000, UTC).isoformat(timespec='seconds')} (its epoch)"
+        run = begun if 0 < begun_ms <= now_ms else ""  # one that is ahead of the clock says nothing of when (`common.epochs`)
         last = f"wrote last {max(0.0, (now_ms - max(wrote)) / 1000):.1f} s ago" if wrote else "nothing of it is on the intermediate topics"
         if any(one for one, _ in self.rates.values()):
             return f"runs: it moved between two looks{run}"

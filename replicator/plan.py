@@ -7,6 +7,7 @@ the same topic, still all that comes after the frontier.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -63,7 +64,8 @@ class Planner:
         return None
 
     def _on(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
-        epoch = epochs.of_run(int(self.clock() * 1000), (frontier.rule.epoch for frontier in frontiers.values()))
+        read = [frontier.rule.epoch for frontier in frontiers.values()]
+        epoch = epochs.of_run(int(self.clock() * 1000), read, secrets.randbits(epochs.RANDOM_BITS))
         identities = {
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}

@@ -23,7 +23,7 @@ from replicator.clients import Clients
 from replicator.run import Event, Plan
 
 HOLE_S = 5.0
-"""How long a hole may stay: a retry inside Spark would have filled it by then."""
+"""How long a hole may stay as it is: a retry inside Spark would be filling it by then."""
 STALL_S = 45.0
 """How long a partition may have visible records and not move. Real-Time Mode retries a read out of range at offset 0 for ever."""
 
@@ -52,8 +52,8 @@ class Watch:
     positions: dict[Place, int] = field(init=False)
     """The source offset that is written next, as far as seen."""
     moved_at: dict[Place, float] = field(init=False)
-    hole_since: dict[Place, float] = field(default_factory=dict)
-    """Partitions of which stage two has read everything of this run and not accepted the newest record."""
+    hole_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
+    """Partitions with an open hole of this run: from which source offset on, and since when."""
     filters: bool = field(init=False)
     patience_s: float = field(init=False)
     """How long a partition may have visible records and not move."""
@@ -109,9 +109,9 @@ class Watch:
         now = time.monotonic()
         for place in self.plan.starts:
             self._move(place, sample, now)
-        for place, origin in sample.newest.items():
-            self._note_hole(place, origin, sample, now)
-        if any(now - since > HOLE_S for since in self.hole_since.values()):
+        for place, commit in sample.commits.items():
+            self._note_hole(place, commit, now)
+        if any(now - since > HOLE_S for _, since in self.hole_since.values()):
             return "hole"
         unread = {place for place in self.plan.starts if self._deleted_unread(place, sample)}  # before `_lag` looks for what is left
         if unread and not self.filters:
@@ -143,16 +143,13 @@ class Watch:
             self.positions[place] = reached
             self.moved_at[place] = now
 
-    def _note_hole(self, place: Place, newest: Origin, sample: Sample, now: float) -> None:
-        """A hole is seen, not concluded from silence: an empty intermediate topic (all of it purged) has none."""
-        commit = sample.commits.get(place)
-        if commit is None:
-            return
-        read_all = commit.intermediate_offset >= sample.intermediate_ends[place]
-        if read_all and newest.epoch == self.plan.epoch and commit.frontier.rule.frontier < newest.source_offset:
-            self.hole_since.setdefault(place, now)
-        else:
+    def _note_hole(self, place: Place, commit: Committed, now: float) -> None:
+        """Stage two says in its commit that a hole is open, whatever is still to be read behind it. One that is being filled moves."""
+        rule = commit.frontier.rule
+        if rule.hole is None or rule.epoch != self.plan.epoch:
             self.hole_since.pop(place, None)
+        elif place not in self.hole_since or self.hole_since[place][0] != rule.hole.first:
+            self.hole_since[place] = rule.hole.first, now
 
     def _deleted_unread(self, place: Place, sample: Sample) -> bool:
         """Whether the source has deleted offsets that this run has not written and not found empty. The next plan tells how many.

@@ -6,9 +6,11 @@ With it a test of stage two needs no Spark, and can write what Spark writes only
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Iterable
 
+from common import epochs
 from common.origin import HEADER, identity_of
 from tests.judge import Record
 from tests.kafka import Clusters, until
@@ -18,8 +20,9 @@ Wrapped = list[tuple[int, Record]]
 
 
 def now_epoch() -> int:
-    """Epochs come from the clock; a first frontier has one of its own, which a run has to exceed."""
-    return int(time.time() * 1000) + 1
+    """An epoch of a run that has read the frontiers which are there now: they can be ahead of the clock."""
+    now_ms = int(time.time() * 1000)
+    return epochs.of_run(now_ms, [epochs.raised(now_ms, [])], random.getrandbits(epochs.RANDOM_BITS))
 
 
 def wrapped(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Record]], epoch: int | None = None, batch: int = 1,

@@ -77,6 +77,13 @@ def small_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
     return {}
 
 
+def compacted_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
+    """Records could vanish between the stages."""
+    clusters.source.create(topic, PARTITIONS)
+    clusters.destination.create(f"{topic}-proxy", PARTITIONS, cleanup_policy="compact")
+    return {}
+
+
 def too_many_replicas(clusters: Clusters, topic: str) -> dict[str, str]:
     """One broker can not hold three."""
     clusters.source.create(topic, PARTITIONS)
@@ -123,6 +130,7 @@ def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
     (fewer_partitions, 13, "TopicsUnfit", "has 1 partitions"),
     (other_timestamps, 13, "TopicsUnfit", "LogAppendTime"),
     (small_intermediate, 13, "TopicsUnfit", "takes batches of up to 1000 bytes"),
+    (compacted_intermediate, 13, "TopicsUnfit", "has cleanup.policy=compact"),
     (too_many_replicas, 13, "TopicsUnfit", "topics.replication_factor"),
     (never_in_sync, 13, "TopicsUnfit", "min.insync.replicas=2 and 1 replicas"),
     (cycle, 14, "Cycle", "the same topic of the same cluster"),
@@ -190,14 +198,14 @@ def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
     clusters.source.create(topic, PARTITIONS, max_message_bytes="2000000")
     clusters.destination.create(topic, PARTITIONS, max_message_bytes="1000000", message_timestamp_before_max_ms="3600000")
     change(clusters.destination, topic, retention_ms="60000", cleanup_policy="compact,delete")
-    clusters.destination.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000001", cleanup_policy="compact")
+    clusters.destination.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000001", retention_ms="3600000")
     change(clusters.source, topic, cleanup_policy="delete")
     said = as_json(clusters, topic, "check", destination_producer_options_message_max_bytes="1000")
     warned = [finding for finding in said["findings"] if finding["level"] == "warning"]
     assert (said["errors"], said["warnings"]) == (0, len(warned))
     for words in ("of up to 1000000: a larger record stops the copy", "message.max.bytes=1000, and the source takes", "records older than 60 s are deleted",
                   "message.timestamp.before.max.ms=3600000", "cleanup.policy=compact,delete, and delete is wanted",
-                  "cleanup.policy=compact, and delete is wanted", "max.message.bytes=2000001, and 2004096 is wanted"):
+                  "retention.ms=3600000, and -1 is wanted", "max.message.bytes=2000001, and 2004096 is wanted"):
         assert [finding["to_do"] for finding in warned if words in finding["seen"]], words
     assert all(finding["to_do"] for finding in warned)
 

@@ -1,48 +1,60 @@
-"""Epochs on any clock: a run is above all that it has read and every run before it; what replaces a frontier is above whoever read that one."""
+"""Epochs on any clock: no two runs share one, a run is above all that it has read, and what sets a frontier is above whoever has not read it."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.epochs import AHEAD_MS, SLOWER, of_run, raised
+from common.epochs import AHEAD_MS, RANDOM_BITS, can_exceed, of_run, raised, time_ms
 
 CLOCK = st.integers(1_700_000_000_000, 1_900_000_000_000)
-WITHIN = st.integers(1, AHEAD_MS - 1)
+WITHIN = st.integers(2, AHEAD_MS - 1)
 BACK = st.integers(-AHEAD_MS, 100 * AHEAD_MS)
 """How long before the clock's time an epoch is; below 0 it is ahead."""
+BITS = st.integers(0, 2**RANDOM_BITS - 1)
 
 
-@given(CLOCK, st.lists(BACK, max_size=4))
-def test_a_run_is_above_what_it_has_read(clock_ms: int, back: list[int]) -> None:
-    """Whatever that is, and not behind the clock."""
-    read = [clock_ms - ms for ms in back]
-    assert of_run(clock_ms, read) >= max([clock_ms, *(epoch + 1 for epoch in read)])
+@given(CLOCK, st.lists(st.tuples(BACK, BITS), max_size=4), BITS)
+def test_a_run_is_above_what_it_has_read(clock_ms: int, back: list[tuple[int, int]], bits: int) -> None:
+    """Whatever that is, and not behind the clock; and below what a frontier can hold."""
+    read = [clock_ms - ms << RANDOM_BITS | random for ms, random in back]
+    epoch = of_run(clock_ms, read, bits)
+    assert all(epoch > other for other in read)
+    assert clock_ms <= time_ms(epoch) <= max(clock_ms, *(time_ms(other) + 1 for other in read), 0)
+    assert epoch < 2**63
 
 
-@given(CLOCK, BACK, st.integers(SLOWER, 10 * AHEAD_MS), st.integers(0, 10 * AHEAD_MS))
-def test_a_run_is_above_every_run_before_it(clock_ms: int, back: int, later_ms: int, raised_by: int) -> None:
-    """A later one has read the same or a higher epoch. The one before need not have left a trace."""
-    read = clock_ms - back
-    then = clock_ms + later_ms
-    assert of_run(clock_ms, [read]) < of_run(then, [min(read + raised_by, then + AHEAD_MS)])
+@given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS), BITS, BITS)
+def test_two_runs_share_an_epoch_only_by_chance(clock_ms: int, back: int, between_ms: int, one: int, other: int) -> None:
+    """Planned at any two moments from the same frontier, also at the same one: as long as their random bits differ, so do they."""
+    read = [clock_ms - back << RANDOM_BITS]
+    assert (of_run(clock_ms, read, one) == of_run(clock_ms + between_ms, read, other)) <= (one == other)
 
 
-@given(CLOCK, WITHIN, WITHIN)
-def test_who_has_read_what_was_replaced_is_not_believed(chosen_ms: int, later_ms: int, long_ago_ms: int) -> None:
-    """Planned after the choice and before the commit can be read: the run's epoch is the lower one all the same."""
-    old = chosen_ms - long_ago_ms
-    assert of_run(chosen_ms + later_ms, [old]) < raised(chosen_ms, [old], replaces=True)
+@given(CLOCK, BACK, st.integers(-AHEAD_MS, AHEAD_MS - 1), BITS)
+def test_what_is_set_is_above_a_run_that_has_not_read_it(clock_ms: int, back: int, later_ms: int, bits: int) -> None:
+    """Planned before the choice or after it, on a clock that is ahead or behind, from whatever was known, be it far ahead of the clock itself."""
+    old = clock_ms - back << RANDOM_BITS
+    assert of_run(clock_ms + later_ms, [old], bits) < raised(clock_ms, [old])
 
 
-@given(CLOCK, st.integers(1000, AHEAD_MS), st.integers(0, 60_000))
-def test_also_when_that_one_had_replaced_another(first_ms: int, between_ms: int, later_ms: int) -> None:
-    """Twice within an hour, a second or more apart: whoever has read the first is below the second for a minute and more."""
-    first = raised(first_ms, [], replaces=True)
-    second = raised(first_ms + between_ms, [first], replaces=True)
-    assert first < of_run(first_ms + between_ms + later_ms, [first]) < second
+@given(CLOCK, st.integers(0, AHEAD_MS - 1), WITHIN, BITS)
+def test_also_when_that_one_had_replaced_another(first_ms: int, between_ms: int, later_ms: int, bits: int) -> None:
+    """Set twice within an hour, even in the same millisecond: who has read the first is below the second, and who has read the second is above it."""
+    first = raised(first_ms, [])
+    second = raised(first_ms + between_ms, [first])
+    assert first < of_run(first_ms + min(later_ms, between_ms), [first], bits) < second < of_run(first_ms + later_ms, [second], bits)
 
 
-def test_a_first_frontier_is_not_ahead() -> None:
-    """Nobody can have read one before it."""
-    assert raised(1_800_000_000_000, [5], replaces=False) == 1_800_000_000_000
+@given(CLOCK, BACK, BACK, BITS)
+def test_whether_a_run_can_be_above_is_said_rightly(clock_ms: int, back: int, other: int, bits: int) -> None:
+    """Of a run whose clock is behind what it has read: above only where that was said before, and never above what is raised over it."""
+    read, epoch = [clock_ms - back << RANDOM_BITS], clock_ms - other << RANDOM_BITS
+    assert of_run(0, read, bits) < epoch or can_exceed(read, epoch)
+    assert not can_exceed(read, raised(clock_ms, read))
+
+
+@given(CLOCK, st.lists(st.integers(0, 2**62), max_size=4))
+def test_what_is_set_is_above_all_that_is_known(clock_ms: int, known: list[int]) -> None:
+    """Also where that is further ahead of the clock than an hour, as after a clock was set back."""
+    assert all(raised(clock_ms, known) > epoch for epoch in known)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.frontier import BYTES_MAX, Frontier, Link, RuleState, decode
+from common.frontier import BYTES_MAX, Frontier, Hole, Link, RuleState, decode
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
-FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS)
-GOOD = Frontier(RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4)), "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
+HOLES = st.none() | st.builds(Hole, NUMBERS, NUMBERS)
+FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS, HOLES), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS)
+GOOD = Frontier(RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4), Hole(19, 30)), "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
 
 
 def changed(**fields: Any) -> str:
@@ -25,14 +26,14 @@ def changed(**fields: Any) -> str:
 @given(FRONTIERS)
 @settings(max_examples=400, deadline=None)
 def test_a_frontier_comes_back_as_it_was(frontier: Frontier) -> None:
-    """Encode, decode: the same, link or not, for every number that the fields allow."""
+    """Encode, decode: the same, link and hole or not, for every number that the fields allow."""
     assert decode(frontier.encode()) == frontier
 
 
 def test_it_is_far_below_the_brokers_limit() -> None:
     """The longest numbers and identities need a tenth of offset.metadata.max.bytes."""
     most = 2**63 - 1
-    longest = Frontier(RuleState(most, most, Link(most, most, most)), "f" * 16, most, "k" * 22, most, most)
+    longest = Frontier(RuleState(most, most, Link(most, most, most), Hole(most, most)), "f" * 16, most, "k" * 22, most, most)
     assert len(longest.encode().encode()) < BYTES_MAX / 10
 
 
@@ -74,6 +75,13 @@ def test_a_wrong_link_is_refused(link: object) -> None:
         decode(changed(l=link))
 
 
+@pytest.mark.parametrize("hole", [..., [], [1], [1, 2, 3], [1, "2"], [1, None], [1, -2], [1, True], {"o": 1}, 7, "hole", False])
+def test_a_wrong_hole_is_refused(hole: object) -> None:
+    """Two numbers or null. One that is not said is not taken for none: records could be accepted over it."""
+    with pytest.raises(ValueError, match=r"number|kind"):
+        decode(changed(h=hole))
+
+
 @pytest.mark.parametrize("name", ["i", "t"])
 @pytest.mark.parametrize("value", [..., None, 7, ["x"]])
 def test_a_wrong_text_is_refused(name: str, value: object) -> None:
@@ -84,7 +92,7 @@ def test_a_wrong_text_is_refused(name: str, value: object) -> None:
 
 @given(st.text(max_size=30) | st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("vfelictdn"), inner, max_size=9), max_leaves=15)
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("vfelhictdn"), inner, max_size=9), max_leaves=15)
     .map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode()))
 @settings(max_examples=800, deadline=None)
 def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from common.epochs import AHEAD_MS
 from tests.conftest import Start, unique
 from tests.kafka import Clusters, until
 from tests.postgresql import Server
 from tests.recovering import LEAVES_AT_ONCE, commits, frontiers, lose_the_frontier, nobody_is_in, set_back
-from tests.stage_one import now_epoch
 from tests.test_bad_input import stopped
 from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_before, in_database, mirror, run
 
@@ -122,7 +120,7 @@ def test_a_table_that_is_gone_is_copied_from_the_beginning(clusters: Clusters, d
     database.ask(f'DROP TABLE "{topic}"')
     service = begun(clusters, database, topic, start, 200, source_start="latest", **again)
     assert service.log.count("first frontier, the copy begins at source offset 0") == PARTITIONS
-    run(clusters, topic, 0, 200, epoch=now_epoch() + AHEAD_MS)  # as of a run that has read these frontiers
+    run(clusters, topic, 0, 200)
     arrived(database, topic, 200)
     service.stop()
     assert_exact(clusters, database, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections import defaultdict
@@ -22,15 +23,19 @@ from confluent_kafka.admin import (
 
 from common import origin, positions
 from common.errors import AccessRefused, ForeignRecord, RecordRefused
+from common.positions import Committed
 from common.records import Consumed
+from common.routes import Place
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from tests.judge import Record
 from tests.kafka import plain, until
-from tests.service import met
+from tests.service import kill, met
+from tests.stage_one import feed, wrapped
 
 SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
 """Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""
 HOLE_ATTEMPTS = 6
+PATIENCE_S = 120
 LOOKS_EVERY_S = 10
 """How often a coordinator looks for expired transactions."""
 
@@ -110,6 +115,45 @@ def hole(run: Run) -> None:
     run.hit("records that a highest-seen rule loses here", lost)
 
 
+def straggler(run: Run) -> None:
+    """While the JVM stands still, a task attempt of an earlier batch repeats the last accepted record of each partition: what the run writes next
+    does not follow it. All of that is behind a hole, in the middle of a Real-Time-Mode batch and under load, until the watch sees it and a new run begins.
+    """
+    service = run.start()
+    run.flows()
+    jvm = until(lambda: service.pid_of("jvm"), "the JVM lives")
+    kill(jvm, signal.SIGSTOP)
+    until(lambda: drained(run), "stage two has read everything", PATIENCE_S)
+    for place, commit in committed(run).items():
+        rule = commit.frontier.rule
+        assert rule.link, f"nothing was accepted of {place} yet"
+        offset, batch, sequence = rule.link
+        again = wrapped(run.clusters, run.topic, [(place.partition, offset, plain(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
+        feed(run.clusters, run.topic, run.topic, again)
+        run.hit("link taken by a straggler")
+    until(lambda: drained(run), "stage two has read that too", PATIENCE_S)
+    kill(jvm, signal.SIGCONT)
+    service.says("ended: hole", PATIENCE_S)
+    run.flows()
+    run.hit("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
+    assert run.hits["records behind holes"], "there was no hole"
+
+
+def committed(run: Run) -> dict[Place, Committed]:
+    """The group's commits."""
+    consumer = Consumer({"bootstrap.servers": run.clusters.destination.address, "group.id": f"reo-{run.topic}", "log_level": 0})
+    try:
+        return positions.committed(consumer, [Place(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)], PATIENCE_S)
+    finally:
+        consumer.close()
+
+
+def drained(run: Run) -> bool:
+    """Whether the committed offsets are the ends of the intermediate topic."""
+    ends = run.clusters.destination.ends(f"{run.topic}-proxy")
+    return {place.partition: commit.intermediate_offset for place, commit in committed(run).items()} == ends
+
+
 def too_large(run: Run) -> None:
     """The destination refuses a record: a named stop with its place; with the limit raised, exact."""
     service = run.start()
@@ -174,6 +218,7 @@ def blocked_readers(run: Run) -> None:
 
 STORIES = (
     Story("hole in the intermediate topic", hole),
+    Story("straggler of an earlier batch", straggler),
     Story("record too large for the destination", too_large),
     Story("foreign record", foreign),
     Story("permission taken away", forbidden, brokers="guarded"),
