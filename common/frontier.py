@@ -5,11 +5,13 @@ two alone writes it, stage one only reads it. A partition's frontier says
 
 - how far the source is copied, and in which epoch (`RuleState`, the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
+- which history that was: the offset and a checksum of the last source record that was accepted, with which the source is
+  compared before each run (`replicator.history`),
 - where the output stands: the destination topic's id, the offset of the last record whose delivery is known, and how many
   were sent after it. That is what the check at the start compares with the data (`deduplicator.check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
-this needs about 200.
+this needs about 250.
 """
 
 from __future__ import annotations
@@ -29,6 +31,14 @@ class Link(NamedTuple):
     source_offset: int
     batch: int
     sequence: int
+
+
+class LastRecord(NamedTuple):
+    """The last source record that was accepted: a source that no longer has it has lost records."""
+
+    source_offset: int
+    checksum: str
+    """Of key, value, headers and timestamp (`common.records.checksum`)."""
 
 
 class RuleState(NamedTuple):
@@ -52,6 +62,8 @@ class Frontier:
     destination_known: int
     """Destination offset of the last record whose delivery is known; every visible record after it is counted in `sent`."""
     sent: int
+    last_record: LastRecord | None = None
+    """None before the first record."""
 
     def encode(self) -> str:
         """The metadata string."""
@@ -59,6 +71,7 @@ class Frontier:
         return orjson.dumps({
             "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "i": self.source_identity,
             "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
+            "r": list(self.last_record) if self.last_record else None,
         }).decode()
 
 
@@ -79,4 +92,12 @@ def decode(metadata: str | None) -> Frontier:
     if not all(isinstance(text, str) for text in texts) or not (link is None or (isinstance(link, list) and len(link) == 3)):
         raise ValueError("a field is missing or of the wrong kind")
     rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None)
-    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"])
+    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")))
+
+
+def _last_record(field: object) -> LastRecord | None:
+    if field is None:
+        return None
+    if not isinstance(field, list) or [type(part) for part in field] != [int, str] or not 0 <= field[0] < 2**63:
+        raise ValueError("the last record is no offset with a checksum")
+    return LastRecord(*field)

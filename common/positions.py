@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
@@ -37,16 +37,33 @@ class Committed:
     frontier: Frontier
 
 
+class End(NamedTuple):
+    """Where a partition ends, and under which leader."""
+
+    offset: int
+    leader_epoch: int | None
+    """None where the broker does not say."""
+
+
 def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False) -> dict[Place, int]:
     """Offsets per place. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
+    return {place: found.offset for place, found in _listed(client, places, spec, committed_only).items()}
+
+
+def stable_ends(client: AdminClient, places: Iterable[Place]) -> dict[Place, End]:
+    """The last stable offset of each partition, with the epoch of its leader."""
+    return _listed(client, places, OffsetSpec.latest(), committed_only=True)
+
+
+def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool) -> dict[Place, End]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*place): spec for place in places}
     names = sorted({place.topic for place in asked})
 
-    def ask() -> dict[Place, int]:
+    def ask() -> dict[Place, End]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return {Place(place.topic, place.partition): answered(future.result()) for place, future in futures.items()}
+            return {Place(place.topic, place.partition): _end(future.result()) for place, future in futures.items()}
         except KafkaException:
             for name in names:
                 client.list_topics(name, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
@@ -54,6 +71,10 @@ def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, commi
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
     return patiently(f"reading the offsets of topic {', '.join(names)}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
+
+
+def _end(result: ListOffsetsResultInfo) -> End:
+    return End(answered(result), result.leader_epoch)
 
 
 def answered(result: ListOffsetsResultInfo) -> int:

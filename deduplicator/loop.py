@@ -55,6 +55,8 @@ class Work:
     """The accepted ones, unwrapped."""
     source_offsets: list[int] = field(default_factory=list)
     """Theirs."""
+    last: tuple[Batch, int] | None = None
+    """The batch that the last accepted record is in, and its position there."""
     parked: list[Record] = field(default_factory=list)
     """Accepted ones that go to the parked topic instead."""
     consumed: int = 0
@@ -79,6 +81,8 @@ class Work:
             self.filtered += len(accepted) - len(records) - len(parked) - cycles
         self.records += records
         self.source_offsets += source_offsets
+        if accepted:
+            self.last = batch, decision.accepted[-1]
         self.rule, self.next_offset = decision.state, batch.next_offset
         self.consumed += len(batch.messages)
         self.duplicates += decision.duplicates
@@ -215,7 +219,8 @@ class Loop:
 
     def _moved(self, place: Place, work: Work) -> Assigned:
         state = self.assigned[place]
-        return Assigned(work.next_offset, replace(state.frontier, rule=work.rule), state.surplus, state.spread)
+        last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+        return Assigned(work.next_offset, replace(state.frontier, rule=work.rule, last_record=last_record), state.surplus, state.spread)
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""

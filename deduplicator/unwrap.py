@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from common import origin as origins
 from common.errors import RecordRefused
+from common.frontier import LastRecord
 from common.origin import Origin
 from common.positions import foreign, origin_of
-from common.records import Consumed, Headers, all_headers
+from common.records import Consumed, Headers, all_headers, checksum
 from common.routes import Place
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
@@ -44,6 +45,11 @@ class Batch:
             timestamp_ms = parsed[position].timestamp_ms or self._instead_of_zero(position, zero_timestamp_ms)
             found.append((message.key(), message.value(), own[:-1] if len(own) > 1 else None, timestamp_ms))
         return found
+
+    def last_record(self, position: int) -> LastRecord:
+        """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
+        message, origin = self.messages[position], self.origins[position]
+        return LastRecord(origin.source_offset, checksum(message.key(), message.value(), self.headers[position][:-1], origin.timestamp_ms))
 
     def _instead_of_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
         """What stands for 1970-01-01T00:00:00.000Z, which librdkafka can not write: it takes 0 for "now" (rd_kafka_msg_new0)."""

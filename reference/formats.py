@@ -25,9 +25,10 @@ FRONTIER = {
     "l": "link: source offset, batch and sequence that were covered last in this epoch, or null", "i": "identity of the source topic, as in the origin",
     "c": "partitions that the source had when the copy began", "t": "topic id of the destination",
     "d": "destination offset of the last record whose delivery is known", "n": "records sent after it; both are -1 for a route that is not one to one",
+    "r": "the last source record that was accepted: its offset, and a checksum of its key, value, headers and timestamp; or null",
 }
 EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7)), "9f86d081884c7d65", 4,
-                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2)
+                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2, frontier.LastRecord(41, "5f1d7a84db00d2fc"))
 
 
 def origin_table() -> str:
@@ -58,4 +59,6 @@ def _range(annotated: object) -> str:
 
 
 def _kind(value: object) -> str:
-    return {int: "number", str: "text", list: "list of 3 numbers"}[type(value)]
+    if isinstance(value, list):
+        return f"list of {', '.join(map(_kind, value))}"
+    return {int: "number", str: "text"}[type(value)]

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer
 from common import positions, tables
 from common.candidates import Look, request_timeout_s
 from common.errors import ClusterUnreachable, SourceRefused
-from common.frontier import Frontier
+from common.frontier import Frontier, LastRecord
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.records import Consumed, content
 from common.routes import Place, Route
@@ -49,6 +49,11 @@ def of_routes(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> l
     return [(known[place.topic], known[place.topic].source(place.partition), frontier) for place, frontier in frontiers.items()]
 
 
+def last_records(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict[Place, LastRecord]:
+    """By source partition, what was copied last."""
+    return {place: frontier.last_record for _, place, frontier in of_routes(routes, frontiers) if frontier.last_record}
+
+
 def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], None]) -> int:
     """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it can not be told now."""
     settings, rows = there.settings, of_routes(there.sources, frontiers)
@@ -58,7 +63,8 @@ def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], 
     try:
         for route, place, frontier in rows:
             alive()
-            output, last = route.destination(place.partition), frontier.rule.frontier
+            output = route.destination(place.partition)
+            last = frontier.last_record.source_offset if frontier.last_record else frontier.rule.frontier
             copied = _copied(ours, output, frontier, beginnings[output])
             begin = max(there.beginnings[place], last + 1 - STRETCH)
             if copied and begin <= last:

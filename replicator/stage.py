@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from common import candidates, permissions, points, positions, topics
 from common.children import kill_children
-from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, StageFailed, TopicMissing
+from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
 from common.routes import Place
@@ -136,7 +136,7 @@ class Stage:
         except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
             return None
-        except (SourceRecreated, TopicMissing, AccessRefused) as gone:
+        except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as gone:
             if not self.settings.failover:
                 raise
             log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, gone)
