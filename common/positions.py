@@ -17,10 +17,12 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
 from common import origin as origins
+from common import read_up_to
 from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
+from common.read_up_to import ReadUpTo
 from common.records import Consumed, headers_of
 from common.routes import Place
 
@@ -146,10 +148,10 @@ def firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consume
     return found
 
 
-def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin]:
-    """The origin of the last record of each intermediate partition; `ranges` are (beginning, end). Empty partitions are left out."""
+def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
+    """What the last record of each intermediate partition says; `ranges` are (beginning, end). Empty partitions are left out."""
     newest = firsts(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
-    return {place: origin_of(message) for place, message in newest.items() if message is not None}
+    return {place: read_up_to_of(message) or origin_of(message) for place, message in newest.items() if message is not None}
 
 
 def origin_of(message: Consumed) -> Origin:
@@ -168,6 +170,22 @@ def origin_of(message: Consumed) -> Origin:
     except ValueError as reason:
         raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
     return origin
+
+
+def read_up_to_of(message: Consumed) -> ReadUpTo | None:
+    """What a read-up-to record says; None for any other record, ForeignRecord when it is not one of this partition."""
+    try:
+        headers = headers_of(message)
+        if not headers or headers[-1][0] != read_up_to.HEADER:
+            return None
+        said = read_up_to.parse(headers[-1][1] or b"")
+        if said.source_partition != message.partition():
+            raise ValueError(f"it is of partition {said.source_partition}")
+    except RecordRefused as unreadable:
+        raise foreign(str(unreadable)) from None
+    except ValueError as reason:
+        raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
+    return said
 
 
 def foreign(which: str) -> ForeignRecord:

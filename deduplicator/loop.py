@@ -32,6 +32,7 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
+from deduplicator.invisible import move_over
 from deduplicator.rule import decide
 from deduplicator.sieve import Sifted, Sifting
 from deduplicator.size import Size
@@ -63,17 +64,34 @@ class Work:
     duplicates: int = 0
     stale: int = 0
     holes: int = 0
+    read_up_to: int = 0
     filtered: int = 0
     cycles: int = 0
 
     def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> None:
         """Decide a batch; SourceRecreated before anything of another topic's records is taken. What the filter leaves out is accepted, and not written."""
-        decision = decide(self.rule, batch.origins)
-        accepted = [batch.origins[position] for position in decision.accepted]
+        begin = 0
+        for position, _, said in batch.said:
+            self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
+            moved = move_over(self.rule, said)
+            if moved != self.rule and said.source_identity != source_identity:
+                raise _recreated(said.source_identity, source_identity)
+            self.rule, begin = moved, position
+        self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
+        self.next_offset = batch.next_offset
+        self.consumed += len(batch.messages) + len(batch.said)
+        self.read_up_to += len(batch.said)
+
+    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> None:
+        """The records of a batch between two positions."""
+        begin, end = between
+        decision = decide(self.rule, batch.origins[begin:end])
+        positions = [begin + position for position in decision.accepted] if begin else decision.accepted
+        accepted = [batch.origins[position] for position in positions]
         for origin in accepted:
             if origin.source_identity != source_identity:
                 raise _recreated(origin.source_identity, source_identity)
-        records, source_offsets = batch.records(decision.accepted, zero_timestamp_ms), [origin.source_offset for origin in accepted]
+        records, source_offsets = batch.records(positions, zero_timestamp_ms), [origin.source_offset for origin in accepted]
         if sift is not None:
             records, source_offsets, parked, cycles = sift(records, source_offsets)
             self.parked += parked
@@ -82,9 +100,8 @@ class Work:
         self.records += records
         self.source_offsets += source_offsets
         if accepted:
-            self.last = batch, decision.accepted[-1]
-        self.rule, self.next_offset = decision.state, batch.next_offset
-        self.consumed += len(batch.messages)
+            self.last = batch, positions[-1]
+        self.rule = decision.state
         self.duplicates += decision.duplicates
         self.stale += decision.stale
         self.holes += decision.holes
@@ -240,7 +257,7 @@ class Loop:
         RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
         RECORDS_OUT.labels("deduplicator", *destination).inc(written)
         for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
-                               ("cycle", work.cycles), ("parked", len(work.parked))):
+                               ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
         if work.records:

@@ -69,7 +69,7 @@ class Recovery:
         for row in self.partitions:
             try:
                 row.found = alignment.how_far(self._sides(row.partition, counted))
-                row.source_offset = row.found.source_offset if row.found else self._nothing_copied(row, ends[row.partition], counted)
+                row.source_offset = self._copied_up_to(row, row.found) if row.found else self._nothing_copied(row, ends[row.partition], counted)
                 if not self._confirmed(row, ends[row.partition]):
                     known = row.found.destination_offset if row.found else ends[row.partition] - 1
                     row.write = Frontier(RuleState(row.source_offset, 0, None), self.identity, counted, self.destination.topic_id, known, 0,
@@ -134,6 +134,13 @@ class Recovery:
                                "a record that came since would be lost. Run `reo recover` with source.start set to a timestamp at which the copy had not "
                                "begun yet, or to earliest")
         return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
+
+    def _copied_up_to(self, row: Partition, found: alignment.Found) -> int:
+        """The last copied record's offset, or how far the group's frontier says that nothing follows it."""
+        kept = row.frontier if row.frontier and self._speaks_of_this_copy(row.frontier) else None
+        if kept and kept.last_record and kept.last_record.source_offset == found.source_offset:
+            return max(kept.rule.frontier, found.source_offset)
+        return found.source_offset
 
     def _last_record(self, row: Partition) -> LastRecord | None:
         """What the source has where the frontier will be; None where nothing was copied, or nothing is there any more."""

@@ -22,10 +22,12 @@ from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
 from common.positions import Committed
+from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
 from replicator import history
 from replicator.clients import Clients
+from replicator.invisible import Gap
 from replicator.run import Event, Plan
 
 HOLE_S = 5.0
@@ -44,7 +46,7 @@ class Sample:
     source_beginnings: dict[Place, int]
     source_ends: dict[Place, positions.End]
     intermediate_ends: dict[Place, int]
-    newest: dict[Place, Origin]
+    newest: dict[Place, Origin | ReadUpTo]
     commits: dict[Place, Committed]
 
 
@@ -67,6 +69,8 @@ class Watch:
     """How long a partition may have visible records and not move."""
     written: dict[Place, int] = field(init=False)
     """The end of the intermediate partition, as last seen; before the run writes, where it begins."""
+    written_up_to: dict[Place, int] = field(default_factory=dict)
+    """The newest source offset that this run is known to have written."""
     nothing_until: dict[Place, int] = field(default_factory=dict)
     """A source offset below which nothing visible is left."""
     read: dict[Place, int] = field(default_factory=dict)
@@ -131,6 +135,7 @@ class Watch:
         unread = {place for place in self.plan.starts if self._deleted_unread(place, sample)}  # before `_lag` looks for what is left
         if unread and not self.filters:
             return "stalled"
+        self._write_down(sample)  # before `_lag` looks: the sample's beginnings have to be asked after the look
         lags = {place: self._lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
             self.lag.report(self.at_source[place], lag, self.through_ms.get(place))
@@ -165,17 +170,18 @@ class Watch:
         RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.written[place]))
         self.written[place] = end
         newest, commit = sample.newest.get(place), sample.commits.get(place)
-        if newest:
+        if isinstance(newest, Origin):
             self.through_ms[place] = newest.timestamp_ms
-        reached = max(newest.source_offset + 1 if newest and newest.epoch == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0,
-                      self.read.get(self.at_source[place], 0))
+        if newest and newest.epoch == self.plan.epoch:
+            self.written_up_to[place] = max(newest.source_offset, self.written_up_to.get(place, -1))
+        reached = max(self.written_up_to.get(place, -1) + 1, commit.frontier.rule.frontier + 1 if commit else 0, self.read.get(self.at_source[place], 0))
         if reached > self.positions[place]:
             points.at("one: first written")
             RECORDS_IN.labels("replicator", *map(str, self.at_source[place])).inc(reached - self.positions[place])
             self.positions[place] = reached
             self.moved_at[place] = now
 
-    def _note_hole(self, place: Place, newest: Origin, sample: Sample, now: float) -> None:
+    def _note_hole(self, place: Place, newest: Origin | ReadUpTo, sample: Sample, now: float) -> None:
         """A hole is seen, not concluded from silence: an empty intermediate topic (all of it purged) has none."""
         commit = sample.commits.get(place)
         if commit is None:
@@ -192,6 +198,23 @@ class Watch:
         Real-Time Mode does not: at offset 0 it retries a read out of range for ever, and when nothing visible follows, nothing else would.
         """
         return sample.source_beginnings[self.at_source[place]] > max(self.positions[place], self.nothing_until.get(place, 0))
+
+    def _write_down(self, sample: Sample) -> None:
+        if not self.settings.stop_at_end:  # there the stage does it when everything is copied
+            self.clients.notes.write(self.plan.epoch, self.plan.identities, self._gaps(sample))
+
+    def _gaps(self, sample: Sample) -> dict[Place, Gap]:
+        """Where stage two has committed all that was written, and nothing to copy is left from its frontier up to an offset (`replicator.invisible`)."""
+        found = {}
+        for place, commit in sample.commits.items():
+            there, frontier = self.at_source[place], commit.frontier.rule.frontier
+            is_read = commit.intermediate_offset >= sample.intermediate_ends[place]
+            is_accepted = self.written_up_to.get(place, -1) <= frontier
+            is_looked_at = self.filters or sample.source_beginnings[there] <= frontier + 1 == self.positions[place]
+            end = self.read.get(there, 0) if self.filters else self.nothing_until.get(place, 0)
+            if is_read and is_accepted and is_looked_at and end <= sample.source_ends[there].offset:
+                found[place] = Gap(frontier, end)
+        return found
 
     def _lag(self, place: Place, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""
