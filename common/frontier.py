@@ -39,6 +39,8 @@ class LastRecord(NamedTuple):
     source_offset: int
     checksum: str
     """Of key, value, headers and timestamp (`common.records.checksum`)."""
+    left_out: bool = False
+    """Whether `filter.sql` may have left records out between this one and the frontier; otherwise none was visible there."""
 
 
 class RuleState(NamedTuple):
@@ -98,6 +100,6 @@ def decode(metadata: str | None) -> Frontier:
 def _last_record(field: object) -> LastRecord | None:
     if field is None:
         return None
-    if not isinstance(field, list) or [type(part) for part in field] != [int, str] or not 0 <= field[0] < 2**63:
+    if not isinstance(field, list) or [type(part) for part in field] != [int, str, bool] or not 0 <= field[0] < 2**63:
         raise ValueError("the last record is no offset with a checksum")
     return LastRecord(*field)

@@ -6,7 +6,7 @@ the intermediate topic how far there is nothing, in a record without key and val
 
     p  source partition             o  the last source offset of which there is nothing to copy
     f  the frontier that it follows e  epoch of the run that wrote it
-                                    i  identity of the source topic
+    i  identity of the source topic x  whether filter.sql may have left records out there
 
 Stage two moves the frontier from f to o and writes nothing (`deduplicator.invisible`).
 """
@@ -31,6 +31,7 @@ class ReadUpTo(Struct, frozen=True, gc=False):
     follows: Annotated[int, Meta(ge=-1, le=OFFSET_MAX)] = field(name="f")
     epoch: Natural = field(name="e")
     source_identity: str = field(name="i")
+    left_out: bool = field(name="x", default=False)
 
 
 parse = msgspec.json.Decoder(ReadUpTo).decode

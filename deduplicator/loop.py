@@ -58,6 +58,8 @@ class Work:
     """Theirs."""
     last: tuple[Batch, int] | None = None
     """The batch that the last accepted record is in, and its position there."""
+    left_out: bool = False
+    """Whether the frontier has moved since over what `filter.sql` left out."""
     parked: list[Record] = field(default_factory=list)
     """Accepted ones that go to the parked topic instead."""
     consumed: int = 0
@@ -76,6 +78,7 @@ class Work:
             moved = move_over(self.rule, said)
             if moved != self.rule and said.source_identity != source_identity:
                 raise _recreated(said.source_identity, source_identity)
+            self.left_out = self.left_out or (moved != self.rule and said.left_out)
             self.rule, begin = moved, position
         self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
         self.next_offset = batch.next_offset
@@ -100,7 +103,7 @@ class Work:
         self.records += records
         self.source_offsets += source_offsets
         if accepted:
-            self.last = batch, positions[-1]
+            self.last, self.left_out = (batch, positions[-1]), False
         self.rule = decision.state
         self.duplicates += decision.duplicates
         self.stale += decision.stale
@@ -237,6 +240,8 @@ class Loop:
     def _moved(self, place: Place, work: Work) -> Assigned:
         state = self.assigned[place]
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+        if last_record and work.left_out:
+            last_record = last_record._replace(left_out=True)
         return Assigned(work.next_offset, replace(state.frontier, rule=work.rule, last_record=last_record), state.surplus, state.spread)
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:

@@ -23,7 +23,7 @@ ORIGIN = {
 }
 READ_UP_TO = {
     "p": ORIGIN["p"], "o": "the last source offset of which there is nothing to copy", "f": "the frontier that it follows, -1 for none", "e": ORIGIN["e"],
-    "i": ORIGIN["i"],
+    "i": ORIGIN["i"], "x": "whether filter.sql may have left records out there",
 }
 FRONTIER = {
     "v": "version of this format", "f": "frontier: up to this source offset everything is copied, or nothing is to be; -1 for none",
@@ -31,7 +31,8 @@ FRONTIER = {
     "l": "link: source offset, batch and sequence that were covered last in this epoch, or null", "i": "identity of the source topic, as in the origin",
     "c": "partitions that the source had when the copy began", "t": "topic id of the destination",
     "d": "destination offset of the last record whose delivery is known", "n": "records sent after it; both are -1 for a route that is not one to one",
-    "r": "the last source record that was accepted: its offset, and a checksum of its key, value, headers and timestamp; or null",
+    "r": "the last source record that was accepted: its offset, and a checksum of its key, value, headers and timestamp, and whether "
+         "filter.sql may have left records out between it and the frontier; or null",
 }
 EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7)), "9f86d081884c7d65", 4,
                             "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2, frontier.LastRecord(41, "5f1d7a84db00d2fc"))
@@ -65,8 +66,8 @@ def _ranges(of: type[Origin | ReadUpTo]) -> dict[str, str]:
 
 def _range(annotated: object) -> str:
     """As msgspec checks it."""
-    if annotated is str:
-        return "text"
+    if annotated in (str, bool):
+        return "text" if annotated is str else "true or false"
     bounds = get_args(annotated)[1]
     words = {-(2**63 - 1): "-(2^63 - 1)", 2**63 - 1: "2^63 - 1"}
     return f"{words.get(bounds.ge, bounds.ge)} to {words.get(bounds.le, bounds.le)}"
@@ -75,4 +76,4 @@ def _range(annotated: object) -> str:
 def _kind(value: object) -> str:
     if isinstance(value, list):
         return f"list of {', '.join(map(_kind, value))}"
-    return {int: "number", str: "text"}[type(value)]
+    return {int: "number", str: "text", bool: "true or false"}[type(value)]

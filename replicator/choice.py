@@ -146,12 +146,12 @@ def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
 
 def check_history(seen: Look, frontiers: Frontiers) -> None:
     """SourceTruncated when this cluster does not have the last records that were copied."""
-    last_records = same.last_records(seen.sources, frontiers)
-    if not last_records:
+    copied = same.copied(seen.sources, frontiers)
+    if not copied:
         return
     consumer = reader(seen.settings.source, seen.settings, **A_LOOK)
     try:
-        history.check_last_records(seen.settings, admin(seen.settings.source, seen.settings), consumer, last_records)
+        history.check_history(seen.settings, admin(seen.settings.source, seen.settings), consumer, copied)
     finally:
         consumer.close()
 

@@ -56,7 +56,7 @@ class Notes:
                 continue
             self.written[place] = epoch, gap
             self.producer = self.producer or idempotent_producer(self.settings.destination, self.settings, "replicator-notes")
-            said = ReadUpTo(place.partition, gap.end - 1, gap.frontier, epoch, by_topic[place.topic])
+            said = ReadUpTo(place.partition, gap.end - 1, gap.frontier, epoch, by_topic[place.topic], bool(self.settings.text("filter.sql")))
             log.debug("%s: nothing to copy behind source offset %d up to %d", place, gap.frontier, gap.end - 1)
             try:
                 self.producer.produce(place.topic, partition=place.partition, headers=[(HEADER, encode(said))])

@@ -69,7 +69,7 @@ class Planner:
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}
         return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
-                    self._batch_bytes_max(frontiers), same.last_records(chosen.sources, frontiers))
+                    self._batch_bytes_max(frontiers), same.copied(chosen.sources, frontiers))
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination

@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from common.errors import FilterFailed, RecordRefused, SettingsInvalid, StageFailed
-from common.frontier import LastRecord
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
 from replicator.condition import filtered
+from replicator.history import Copied
 
 State = Literal["planned", "running", "drained", "done"]
 Event = Literal["started", "failed", "superseded", "hole", "stalled", "truncated", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
@@ -73,7 +73,7 @@ class Plan:
     """By intermediate partition, the source offset that is written first."""
     batch_bytes_max: int
     """The largest max.message.bytes of the intermediate topics."""
-    last_records: dict[Place, LastRecord] = field(default_factory=dict)
+    copied: dict[Place, Copied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
     def at_source(self) -> dict[Place, Place]:

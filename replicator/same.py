@@ -20,10 +20,11 @@ from confluent_kafka import Consumer
 from common import positions, tables
 from common.candidates import Look, request_timeout_s
 from common.errors import ClusterUnreachable, SourceRefused
-from common.frontier import Frontier, LastRecord
+from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.records import Consumed, content
 from common.routes import Place, Route
+from replicator.history import Copied
 
 STRETCH = 1000
 SHOWN = 60
@@ -49,9 +50,10 @@ def of_routes(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> l
     return [(known[place.topic], known[place.topic].source(place.partition), frontier) for place, frontier in frontiers.items()]
 
 
-def last_records(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict[Place, LastRecord]:
+def copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict[Place, Copied]:
     """By source partition, what was copied last."""
-    return {place: frontier.last_record for _, place, frontier in of_routes(routes, frontiers) if frontier.last_record}
+    return {place: Copied(last, last.source_offset if last.left_out else frontier.rule.frontier)
+            for _, place, frontier in of_routes(routes, frontiers) if (last := frontier.last_record)}
 
 
 def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], None]) -> int:

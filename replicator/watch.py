@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 from common import points, positions, topics
 from common.candidates import request_timeout_s
-from common.frontier import LastRecord
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
@@ -25,7 +24,7 @@ from common.positions import Committed
 from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
-from replicator import history
+from replicator import history, same
 from replicator.clients import Clients
 from replicator.invisible import Gap
 from replicator.run import Event, Plan
@@ -80,7 +79,7 @@ class Watch:
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     began: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions before the run."""
-    last_records: dict[Place, LastRecord] = field(init=False)
+    copied: dict[Place, history.Copied] = field(init=False)
     """By source partition, what was copied last as of the sample before."""
     leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     """By source partition, as of the sample before."""
@@ -91,7 +90,7 @@ class Watch:
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
         self.at_source = self.plan.at_source()
-        self.last_records = dict(self.plan.last_records)
+        self.copied = dict(self.plan.copied)
         self.began = positions.ends(self.clients.destination_admin, self.plan.starts)
         self.written = dict(self.began)
         self.filters = bool(self.settings.text("filter.sql"))
@@ -159,8 +158,8 @@ class Watch:
             ends = positions.ends(self.clients.source_admin, short)
             short = {there for place, there in self.at_source.items() if there in short and ends[there] < self.positions[place]}
         if short or leader_epochs != self.leader_epochs or time.monotonic() > self.sampled_at + OUTAGE_S:
-            history.check_last_records(self.settings, self.clients.source_admin, self.clients.source_reader, self.last_records)
-        self.last_records |= {self.at_source[place]: commit.frontier.last_record for place, commit in sample.commits.items() if commit.frontier.last_record}
+            history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, self.copied)
+        self.copied |= same.copied(self.plan.sources, {place: commit.frontier for place, commit in sample.commits.items()})
         self.leader_epochs, self.sampled_at = leader_epochs, time.monotonic()
         return bool(short)
 

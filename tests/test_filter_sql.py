@@ -160,4 +160,6 @@ def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: s
         assert service.ends() == 0, service.tail()
         copy = clusters.destination.read(topic)
         assert [copy[0], copy[1]] == [passed, []]
+        without = load({name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"})
+        assert planner(without).plan() is not None, "what was left out is taken for a loss when the filter is no more"
         empty(clusters, topic)

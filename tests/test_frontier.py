@@ -13,7 +13,7 @@ from common.frontier import BYTES_MAX, Frontier, LastRecord, Link, RuleState, de
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
-LAST_RECORDS = st.none() | st.builds(LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16))
+LAST_RECORDS = st.none() | st.builds(LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16), st.booleans())
 FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS,
                       LAST_RECORDS)
 GOOD = Frontier(RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4)), "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
@@ -76,9 +76,10 @@ def test_a_wrong_link_is_refused(link: object) -> None:
         decode(changed(l=link))
 
 
-@pytest.mark.parametrize("last", [[], [1], ["1", "a"], [1, 2], [-1, "a"], [2**63, "a"], [True, "a"], [1, "a", 2], {"o": 1}, 7, "r", False])
+@pytest.mark.parametrize("last", [[], [1], [1, "a"], ["1", "a", True], [1, 2, True], [-1, "a", True], [2**63, "a", True],
+                                  [True, "a", True], [1, "a", 1], {"o": 1}, 7, "r", False])
 def test_a_wrong_last_record_is_refused(last: object) -> None:
-    """An offset and a checksum or null, nothing else."""
+    """An offset, a checksum and true or false, or null: nothing else."""
     with pytest.raises(ValueError, match="last record"):
         decode(changed(r=last))
 

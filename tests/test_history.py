@@ -26,7 +26,7 @@ from common.settings import Settings, load
 from reo.demo.broker import Broker
 from replicator.choice import Choice
 from replicator.clients import Clients
-from replicator.history import check_last_records
+from replicator.history import Copied, check_history
 from replicator.plan import Planner
 from replicator.stage import Stage
 from replicator.watch import Watch
@@ -123,13 +123,13 @@ def test_a_source_that_lost_records_is_a_stop_while_a_run_lives(copies: Copies) 
         copies.stage._look(copies.watch)
 
 
-def compare(clusters: Clusters, topic: str, last: LastRecord) -> None:
+def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1) -> None:
     """Compare partition 0 of a topic of the source."""
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_SOURCE_TOPIC": topic,
                      "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
     consumer = reader(settings.source, settings)
     try:
-        check_last_records(settings, admin(settings.source, settings), consumer, {Place(topic, 0): last})
+        check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): Copied(last, max(frontier, last.source_offset))})
     finally:
         consumer.close()
 
@@ -175,3 +175,18 @@ def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(clusters: Cluste
             compare(clusters, topic, of(2))
     with pytest.raises(SourceTruncated, match="no record at offset 7 any more"):
         compare(clusters, topic, of(7))
+
+
+def test_a_record_where_there_was_none_is_a_loss(clusters: Clusters, topic: str) -> None:
+    """Up to the frontier there was nothing to see behind the last copied record: aborted ones were lost, and others came in their place."""
+    clusters.source.create(topic, 1)
+    clusters.source.write(topic, spread(range(10), 1))
+    compare(clusters, topic, of(9), 12)
+    compare(clusters, topic, of(5), 5)
+    with pytest.raises(SourceTruncated, match="a record at offset 6, where there was none"):
+        compare(clusters, topic, of(5), 6)
+    place = TopicPartition(topic, 0, 7)
+    clusters.source.admin.delete_records([place])[place].result()
+    compare(clusters, topic, of(5), 6)
+    with pytest.raises(SourceTruncated, match="a record at offset 7, where there was none"):
+        compare(clusters, topic, of(5), 7)

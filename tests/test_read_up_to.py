@@ -77,6 +77,14 @@ def test_records_around_it_are_decided_as_before() -> None:
     assert work.last[0].last_record(work.last[1]).source_offset == 8
 
 
+def test_what_a_filter_left_out_is_remembered_until_the_next_record() -> None:
+    """Between the last record and the frontier there may be visible records then; behind the next accepted one there are none. What is ignored says nothing."""
+    left_out = message(1, (HEADER, encode(ReadUpTo(0, 7, 0, 5, "identity", left_out=True))))
+    ignored = message(2, (HEADER, encode(ReadUpTo(0, 9, 3, 5, "identity", left_out=True))))
+    assert decided(record(0, 0), left_out).left_out
+    assert not decided(record(0, 0), left_out, record(8, 1), ignored).left_out
+
+
 def test_alone_it_moves_the_position_too() -> None:
     """Nothing else is in the batch: the frontier moves, and what is committed is the offset after it."""
     work = decided(message(41, (HEADER, encode(ReadUpTo(0, 7, -1, 5, "identity")))))
