@@ -104,7 +104,7 @@ class Cycle(Stop):
 
 
 class SourceTruncated(Stop):
-    """The source no longer has what comes after the frontier."""
+    """The source no longer has what comes after the frontier, or what was copied last."""
 
     exit_code = 20
 

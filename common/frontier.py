@@ -5,11 +5,13 @@ two alone writes it, stage one only reads it. A partition's frontier says
 
 - how far the source is copied, and in which epoch (`RuleState`, the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
+- which history that was: the offset and a checksum of the last source record that was accepted, with which the source is
+  compared before each run (`replicator.history`),
 - where the output stands: the destination topic's id, the offset of the last record whose delivery is known, and how many
   were sent after it. That is what the check at the start compares with the data (`deduplicator.check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
-this needs about 200.
+this needs about 250.
 """
 
 from __future__ import annotations
@@ -40,6 +42,16 @@ class Hole(NamedTuple):
     """The highest one that was dropped: the hole is filled when the frontier reaches it."""
 
 
+class LastRecord(NamedTuple):
+    """The last source record that was accepted: a source that no longer has it has lost records."""
+
+    source_offset: int
+    checksum: str
+    """Of key, value, headers and timestamp (`common.records.checksum`)."""
+    left_out: bool = False
+    """Whether `filter.sql` may have left records out between this one and the frontier; otherwise none was visible there."""
+
+
 class RuleState(NamedTuple):
     """What the rule knows of one intermediate partition."""
 
@@ -63,6 +75,8 @@ class Frontier:
     destination_known: int
     """Destination offset of the last record whose delivery is known; every visible record after it is counted in `sent`."""
     sent: int
+    last_record: LastRecord | None = None
+    """None before the first record."""
 
     def encode(self) -> str:
         """The metadata string."""
@@ -70,6 +84,7 @@ class Frontier:
         return orjson.dumps({
             "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "h": hole, "i": self.source_identity,
             "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
+            "r": list(self.last_record) if self.last_record else None,
         }).decode()
 
 
@@ -91,4 +106,12 @@ def decode(metadata: str | None) -> Frontier:
     if not (all(isinstance(text, str) for text in texts) and parts):
         raise ValueError("a field is missing or of the wrong kind")
     rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None)
-    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"])
+    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")))
+
+
+def _last_record(field: object) -> LastRecord | None:
+    if field is None:
+        return None
+    if not isinstance(field, list) or [type(part) for part in field] != [int, str, bool] or not 0 <= field[0] < 2**63:
+        raise ValueError("the last record is no offset with a checksum")
+    return LastRecord(*field)

@@ -165,6 +165,11 @@ def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     })
 
 
+def idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
+    """For a record now and then, outside transactions."""
+    return Producer(_base(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
+
+
 def _with_options(kind: Callable[[dict[str, Any]], Result], settings: Settings, name: str, ours: dict[str, Any]) -> Result:
     """A client with the raw options of one of the settings' tables over our own; SettingsInvalid when the client does not take them."""
     given = settings.options(name)

@@ -50,7 +50,7 @@ PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were
 HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last went round its loop.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 READY = Gauge("reo_ready", "1 when a process does its work.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 
-DROP_REASONS = ("duplicate", "stale", "hole", "filtered", "cycle", "parked")
+DROP_REASONS = ("duplicate", "stale", "hole", "filtered", "cycle", "parked", "read-up-to")
 
 
 class Pulse:

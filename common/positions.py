@@ -10,17 +10,19 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
 from common import origin as origins
+from common import read_up_to
 from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
 from common.origin import Origin
+from common.read_up_to import ReadUpTo
 from common.records import Consumed, headers_of
 from common.routes import Place
 
@@ -37,16 +39,33 @@ class Committed:
     frontier: Frontier
 
 
+class End(NamedTuple):
+    """Where a partition ends, and under which leader."""
+
+    offset: int
+    leader_epoch: int | None
+    """None where the broker does not say."""
+
+
 def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False) -> dict[Place, int]:
     """Offsets per place. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
+    return {place: found.offset for place, found in _listed(client, places, spec, committed_only).items()}
+
+
+def stable_ends(client: AdminClient, places: Iterable[Place]) -> dict[Place, End]:
+    """The last stable offset of each partition, with the epoch of its leader."""
+    return _listed(client, places, OffsetSpec.latest(), committed_only=True)
+
+
+def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool) -> dict[Place, End]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*place): spec for place in places}
     names = sorted({place.topic for place in asked})
 
-    def ask() -> dict[Place, int]:
+    def ask() -> dict[Place, End]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return {Place(place.topic, place.partition): answered(future.result()) for place, future in futures.items()}
+            return {Place(place.topic, place.partition): _end(future.result()) for place, future in futures.items()}
         except KafkaException:
             for name in names:
                 client.list_topics(name, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
@@ -54,6 +73,10 @@ def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, commi
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
     return patiently(f"reading the offsets of topic {', '.join(names)}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
+
+
+def _end(result: ListOffsetsResultInfo) -> End:
+    return End(answered(result), result.leader_epoch)
 
 
 def answered(result: ListOffsetsResultInfo) -> int:
@@ -125,10 +148,10 @@ def firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consume
     return found
 
 
-def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin]:
-    """The origin of the last record of each intermediate partition; `ranges` are (beginning, end). Empty partitions are left out."""
+def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
+    """What the last record of each intermediate partition says; `ranges` are (beginning, end). Empty partitions are left out."""
     newest = firsts(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
-    return {place: origin_of(message) for place, message in newest.items() if message is not None}
+    return {place: read_up_to_of(message) or origin_of(message) for place, message in newest.items() if message is not None}
 
 
 def origin_of(message: Consumed) -> Origin:
@@ -147,6 +170,22 @@ def origin_of(message: Consumed) -> Origin:
     except ValueError as reason:
         raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
     return origin
+
+
+def read_up_to_of(message: Consumed) -> ReadUpTo | None:
+    """What a read-up-to record says; None for any other record, ForeignRecord when it is not one of this partition."""
+    try:
+        headers = headers_of(message)
+        if not headers or headers[-1][0] != read_up_to.HEADER:
+            return None
+        said = read_up_to.parse(headers[-1][1] or b"")
+        if said.source_partition != message.partition():
+            raise ValueError(f"it is of partition {said.source_partition}")
+    except RecordRefused as unreadable:
+        raise foreign(str(unreadable)) from None
+    except ValueError as reason:
+        raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
+    return said
 
 
 def foreign(which: str) -> ForeignRecord:

@@ -4,6 +4,7 @@ In the order in which a record passes:
 
     intermediate.py  the consumer: batches, partitions given and taken, purge
     rule.py          which records are new (pure)
+    invisible.py     moving the frontier over what the source has nothing of (pure)
     unwrap.py        from an intermediate record to the source's record
     spread.py        which destination partition, where it is not the source's number
     destination.py   writing it to its partition; postgresql.py: as rows (rows.py) of a table

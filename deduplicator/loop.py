@@ -32,6 +32,7 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import Intermediate, PositionGone
+from deduplicator.invisible import move_over
 from deduplicator.rule import decide
 from deduplicator.sieve import Sifted, Sifting
 from deduplicator.size import Size
@@ -55,23 +56,45 @@ class Work:
     """The accepted ones, unwrapped."""
     source_offsets: list[int] = field(default_factory=list)
     """Theirs."""
+    last: tuple[Batch, int] | None = None
+    """The batch that the last accepted record is in, and its position there."""
+    left_out: bool = False
+    """Whether the frontier has moved since over what `filter.sql` left out."""
     parked: list[Record] = field(default_factory=list)
     """Accepted ones that go to the parked topic instead."""
     consumed: int = 0
     duplicates: int = 0
     stale: int = 0
     holes: int = 0
+    read_up_to: int = 0
     filtered: int = 0
     cycles: int = 0
 
     def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> None:
         """Decide a batch; SourceRecreated before anything of another topic's records is taken. What the filter leaves out is accepted, and not written."""
-        decision = decide(self.rule, batch.origins)
-        accepted = [batch.origins[position] for position in decision.accepted]
+        begin = 0
+        for position, _, said in batch.said:
+            self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
+            moved = move_over(self.rule, said)
+            if moved != self.rule and said.source_identity != source_identity:
+                raise _recreated(said.source_identity, source_identity)
+            self.left_out = self.left_out or (moved != self.rule and said.left_out)
+            self.rule, begin = moved, position
+        self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
+        self.next_offset = batch.next_offset
+        self.consumed += len(batch.messages) + len(batch.said)
+        self.read_up_to += len(batch.said)
+
+    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> None:
+        """The records of a batch between two positions."""
+        begin, end = between
+        decision = decide(self.rule, batch.origins[begin:end])
+        positions = [begin + position for position in decision.accepted] if begin else decision.accepted
+        accepted = [batch.origins[position] for position in positions]
         for origin in accepted:
             if origin.source_identity != source_identity:
                 raise _recreated(origin.source_identity, source_identity)
-        records, source_offsets = batch.records(decision.accepted, zero_timestamp_ms), [origin.source_offset for origin in accepted]
+        records, source_offsets = batch.records(positions, zero_timestamp_ms), [origin.source_offset for origin in accepted]
         if sift is not None:
             records, source_offsets, parked, cycles = sift(records, source_offsets)
             self.parked += parked
@@ -79,8 +102,9 @@ class Work:
             self.filtered += len(accepted) - len(records) - len(parked) - cycles
         self.records += records
         self.source_offsets += source_offsets
-        self.rule, self.next_offset = decision.state, batch.next_offset
-        self.consumed += len(batch.messages)
+        if accepted:
+            self.last, self.left_out = (batch, positions[-1]), False
+        self.rule = decision.state
         self.duplicates += decision.duplicates
         self.stale += decision.stale
         self.holes += decision.holes
@@ -222,7 +246,10 @@ class Loop:
 
     def _moved(self, place: Place, work: Work) -> Assigned:
         state = self.assigned[place]
-        return Assigned(work.next_offset, replace(state.frontier, rule=work.rule), state.surplus, state.spread)
+        last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
+        if last_record and work.left_out:
+            last_record = last_record._replace(left_out=True)
+        return Assigned(work.next_offset, replace(state.frontier, rule=work.rule, last_record=last_record), state.surplus, state.spread)
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
@@ -242,7 +269,7 @@ class Loop:
         RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
         RECORDS_OUT.labels("deduplicator", *destination).inc(written)
         for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
-                               ("cycle", work.cycles), ("parked", len(work.parked))):
+                               ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
         if work.records:

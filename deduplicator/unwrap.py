@@ -8,36 +8,52 @@ dead before the processor's cache has forgotten it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from common import origin as origins
 from common.errors import RecordRefused
+from common.frontier import LastRecord
 from common.origin import Origin
-from common.positions import foreign, origin_of
-from common.records import Consumed, Headers, all_headers
+from common.positions import foreign, origin_of, read_up_to_of
+from common.read_up_to import ReadUpTo
+from common.records import Consumed, Headers, all_headers, checksum
 from common.routes import Place
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
 """A record as the source has it: key, value, headers (None when it has none), timestamp in ms. A plain tuple, because one is made for each."""
 
 
+class Said(NamedTuple):
+    """A read-up-to record, and where in a batch it is."""
+
+    position: int
+    """How many records of the batch come before it."""
+    intermediate_offset: int
+    read_up_to: ReadUpTo
+
+
 class Batch:
     """Consecutive messages of one intermediate partition."""
 
-    __slots__ = ("headers", "messages", "origins")
+    __slots__ = ("headers", "messages", "origins", "said")
 
     def __init__(self) -> None:
         self.messages: list[Consumed] = []
         self.headers: list[Headers] = []
         self.origins: list[Origin] = []
+        self.said: list[Said] = []
+        """Read-up-to records; they are none of the messages."""
 
     @property
     def next_offset(self) -> int:
         """The intermediate offset to commit when the whole batch is decided."""
-        return self.messages[-1].offset() + 1
+        last = self.messages[-1].offset() if self.messages else -1
+        return max(last, self.said[-1].intermediate_offset if self.said else -1) + 1
 
     def follows(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and leaves none out."""
-        return self.messages[0].offset() == next_offset and self.next_offset == next_offset + len(self.messages)
+        begins = [*(message.offset() for message in self.messages[:1]), *(said.intermediate_offset for said in self.said[:1])]
+        return min(begins) == next_offset and self.next_offset == next_offset + len(self.messages) + len(self.said)
 
     def records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
         """The source's records at these positions of the batch; `zero_timestamp_ms` is written in place of timestamp 0."""
@@ -48,6 +64,11 @@ class Batch:
             timestamp_ms = parsed[position].timestamp_ms or self._instead_of_zero(position, zero_timestamp_ms)
             found.append((message.key(), message.value(), own[:-1] if len(own) > 1 else None, timestamp_ms))
         return found
+
+    def last_record(self, position: int) -> LastRecord:
+        """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
+        message, origin = self.messages[position], self.origins[position]
+        return LastRecord(origin.source_offset, checksum(message.key(), message.value(), self.headers[position][:-1], origin.timestamp_ms))
 
     def _instead_of_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
         """What stands for 1970-01-01T00:00:00.000Z, which librdkafka can not write: it takes 0 for "now" (rd_kafka_msg_new0)."""
@@ -78,6 +99,10 @@ def by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
         except (TypeError, ValueError, IndexError):
             ours = False
         if not ours:
+            read_up_to = read_up_to_of(message)
+            if read_up_to is not None:
+                batch.said.append(Said(len(batch.messages), message.offset(), read_up_to))
+                continue
             origin = origin_of(message)  # the same checks at leisure: raises, with what is wrong and where
         batch.messages.append(message)
         batch.headers.append(headers or [])

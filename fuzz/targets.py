@@ -175,6 +175,9 @@ def _expected_frontier(text: str) -> bool:
     hole = tree.get("h", "missing")
     linked = linked and (hole is None or (isinstance(hole, list) and len(hole) == 2 and all(_is_int(number, -1) for number in hole)))
     numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
+    last = tree.get("r")
+    linked = linked and (last is None or (isinstance(last, list) and len(last) == 3 and _is_int(last[0], 0)
+                                        and isinstance(last[1], str) and isinstance(last[2], bool)))
     return _is_int(tree.get("v"), 1) and tree["v"] == 1 and numbers and linked and all(isinstance(tree.get(name), str) for name in "it")
 
 

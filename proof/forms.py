@@ -52,6 +52,7 @@ STATES_MAX = 5_000_000
 NOT_MODELLED = {
     "transaction: new, in doubt": "a producer that is being initialised is tried again, never given up; the entry is a safety net",
     "run: running, grown": "the model's source has a fixed number of partitions",
+    "run: running, truncated": "the model's source loses nothing; where one does, the next plan is refused",
     "run: running, lost": "which cluster a run reads is nothing to the frontier: to the model this is another word for failed",
     "run: running, lagging": "the same",
 }

@@ -1,4 +1,4 @@
-"""The two formats that reo writes beside the user's own data: the origin header and the frontier's metadata string.
+"""The three formats that reo writes beside the user's own data: the origin header, the read-up-to header and the frontier's metadata string.
 
 Names and ranges are the code's; what each field means is said here, and a field that has no meaning here, or one too many, is an error.
 """
@@ -13,6 +13,7 @@ import orjson
 
 from common import frontier
 from common.origin import Origin
+from common.read_up_to import ReadUpTo
 
 ORIGIN = {
     "p": "source partition", "o": "source offset", "t": "source timestamp, ms since 1970 UTC", "k": "its kind: -1 none, 0 create time, 1 log-append time",
@@ -20,22 +21,33 @@ ORIGIN = {
     "s": "sequence in the Spark task: 0, 1, 2 … for one partition in one batch",
     "i": "identity of the source topic: 16 hexadecimal digits of SHA-256 of cluster id and topic id",
 }
+READ_UP_TO = {
+    "p": ORIGIN["p"], "o": "the last source offset of which there is nothing to copy", "f": "the frontier that it follows, -1 for none", "e": ORIGIN["e"],
+    "i": ORIGIN["i"], "x": "whether filter.sql may have left records out there",
+}
 FRONTIER = {
-    "v": "version of this format", "f": "frontier: the last accepted source offset, -1 for none", "e": "epoch of the last run that was seen",
+    "v": "version of this format", "f": "frontier: up to this source offset everything is copied, or nothing is to be; -1 for none",
+    "e": "epoch of the last run that was seen",
     "l": "link: source offset, batch and sequence that were covered last in this epoch, or null",
     "h": "open hole of this epoch: from which source offset on no batch may begin, and the highest one that was dropped, or null",
     "i": "identity of the source topic, as in the origin",
     "c": "partitions that the source had when the copy began", "t": "topic id of the destination",
     "d": "destination offset of the last record whose delivery is known", "n": "records sent after it; both are -1 for a route that is not one to one",
+    "r": "the last source record that was accepted: its offset, and a checksum of its key, value, headers and timestamp, and whether "
+         "filter.sql may have left records out between it and the frontier; or null",
 }
 EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7), frontier.Hole(43, 57)), "9f86d081884c7d65", 4,
-                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2)
+                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2, frontier.LastRecord(41, "5f1d7a84db00d2fc"))
 
 
 def origin_table() -> str:
     """The fields of the origin header."""
-    ranges = {field.encode_name: _range(field.type) for field in msgspec.structs.fields(Origin)}
-    return _table(ORIGIN, ranges)
+    return _table(ORIGIN, _ranges(Origin))
+
+
+def read_up_to_table() -> str:
+    """The fields of the read-up-to header."""
+    return _table(READ_UP_TO, _ranges(ReadUpTo))
 
 
 def frontier_table() -> str:
@@ -50,14 +62,20 @@ def _table(meanings: Mapping[str, str], kinds: Mapping[str, str]) -> str:
     return "\n".join(["| field | JSON | meaning |", "|---|---|---|", *(f"| `{name}` | {kind} | {meanings[name]} |" for name, kind in kinds.items())])
 
 
+def _ranges(of: type[Origin | ReadUpTo]) -> dict[str, str]:
+    return {field.encode_name: _range(field.type) for field in msgspec.structs.fields(of)}
+
+
 def _range(annotated: object) -> str:
     """As msgspec checks it."""
-    if annotated is str:
-        return "text"
+    if annotated in (str, bool):
+        return "text" if annotated is str else "true or false"
     bounds = get_args(annotated)[1]
     words = {-(2**63 - 1): "-(2^63 - 1)", 2**63 - 1: "2^63 - 1"}
     return f"{words.get(bounds.ge, bounds.ge)} to {words.get(bounds.le, bounds.le)}"
 
 
 def _kind(value: object) -> str:
-    return f"list of {len(value)} numbers" if isinstance(value, list) else {int: "number", str: "text"}[type(value)]
+    if isinstance(value, list):
+        return f"list of {', '.join(map(_kind, value))}"
+    return {int: "number", str: "text", bool: "true or false"}[type(value)]

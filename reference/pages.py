@@ -14,7 +14,7 @@ PAGES: Mapping[Path, Tables] = {
     ROOT / "docs" / "reference.md": {
         "commands": interfaces.commands_table, "settings": tables.settings_table, "guarded options": tables.guarded_options_table,
         "exit codes": tables.exit_codes_table, "metrics": interfaces.metrics_table, "permissions": tables.permissions_table,
-        "origin": formats.origin_table, "frontier": formats.frontier_table,
+        "origin": formats.origin_table, "read-up-to": formats.read_up_to_table, "frontier": formats.frontier_table,
     },
     ROOT / "docs" / "map.md": {"map": code_map.table},
     ROOT / "docs" / "explanation.md": {"figures": figures.beside_the_rival},

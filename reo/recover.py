@@ -23,9 +23,10 @@ from collections.abc import Mapping
 from common import candidates, epochs, permissions, positions, tables, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier, LastRecord, RuleState
 from common.group import Commit, Group
 from common.kafka_clients import admin, reader
+from common.records import checksum, headers_of
 from common.routes import Route
 from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset
@@ -68,10 +69,11 @@ class Recovery:
         for row in self.partitions:
             try:
                 row.found = alignment.how_far(self._sides(row.partition, counted))
-                row.source_offset = row.found.source_offset if row.found else self._nothing_copied(row, ends[row.partition], counted)
+                row.source_offset = self._copied_up_to(row, row.found) if row.found else self._nothing_copied(row, ends[row.partition], counted)
                 if not self._confirmed(row, ends[row.partition]):
                     known = row.found.destination_offset if row.found else ends[row.partition] - 1
-                    row.write = Frontier(RuleState(row.source_offset, 0, None), self.identity, counted, self.destination.topic_id, known, 0)
+                    row.write = Frontier(RuleState(row.source_offset, 0, None), self.identity, counted, self.destination.topic_id, known, 0,
+                                         self._last_record(row))
             except (CopyDiffers, FrontierLost) as refused:
                 why = " (a topic with cleanup.policy=compact lost records from its middle: its data can not tell)" if compacted else ""
                 row.refused = type(refused)(f"{refused}{why}")
@@ -132,6 +134,23 @@ class Recovery:
                                "a record that came since would be lost. Run `reo recover` with source.start set to a timestamp at which the copy had not "
                                "begun yet, or to earliest")
         return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
+
+    def _copied_up_to(self, row: Partition, found: alignment.Found) -> int:
+        """The last copied record's offset, or how far the group's frontier says that nothing follows it."""
+        kept = row.frontier if row.frontier and self._speaks_of_this_copy(row.frontier) else None
+        if kept and kept.last_record and kept.last_record.source_offset == found.source_offset:
+            return max(kept.rule.frontier, found.source_offset)
+        return found.source_offset
+
+    def _last_record(self, row: Partition) -> LastRecord | None:
+        """What the source has where the frontier will be; None where nothing was copied, or nothing is there any more."""
+        if row.found is None:
+            return None
+        place, offset = self.route.source(row.partition), row.found.source_offset
+        record = positions.firsts(self.source_reader, {place: offset}).get(place)
+        if record is None or record.offset() != offset:
+            return None
+        return LastRecord(record.offset(), checksum(record.key(), record.value(), headers_of(record), record.timestamp()[1]))
 
     def _copied_identity(self) -> str:
         kept = (row.frontier for row in self.partitions if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id)

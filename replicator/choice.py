@@ -1,6 +1,7 @@
 """Which cluster the next run copies from.
 
-In single mode there is one: it has to be the topic that the frontiers speak of, and to have all that comes after them, or the service stops.
+In single mode there is one: it has to be the topic that the frontiers speak of, to have the last records that were copied (`replicator.history`), and all
+that comes after them, or the service stops.
 
 With failover every candidate is looked at before every run, also the one that was copied from last. It may be copied from when
 
@@ -24,10 +25,12 @@ from common import candidates, permissions, topics
 from common.candidates import Look, Sources
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
 from common.frontier import Frontier
+from common.kafka_clients import admin, reader
 from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
 from common.routes import Place
 from common.settings import Settings
-from replicator import same
+from replicator import history, same
+from replicator.clients import A_LOOK
 
 log = logging.getLogger(__name__)
 Frontiers = Mapping[Place, Frontier]
@@ -65,7 +68,8 @@ class Choice:
             return fit[chosen]
         SOURCE_UNHEALTHY.inc()
         if len(self.refused) == len(found):
-            raise SourceRefused("every candidate of the source was refused: "
+            kind = SourceTruncated if all(isinstance(reason, SourceTruncated) for reason in reasons.values()) else SourceRefused
+            raise kind("every candidate of the source was refused: "
                                 + "; ".join(f"{self._name(number)}: {reason}" for number, reason in sorted(reasons.items())))
         return None
 
@@ -136,7 +140,20 @@ def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
             raise SourceTruncated(
                 f"{place} ends at offset {seen.ends[place]}, but records up to {frontier.rule.frontier} were copied: the source lost its newest records. "
                 "The copy has records that the source no longer has; copy to a new destination.topic")
+    check_history(seen, frontiers)
     return seen
+
+
+def check_history(seen: Look, frontiers: Frontiers) -> None:
+    """SourceTruncated when this cluster does not have the last records that were copied."""
+    copied = same.copied(seen.sources, frontiers)
+    if not copied:
+        return
+    consumer = reader(seen.settings.source, seen.settings, **A_LOOK)
+    try:
+        history.check_history(seen.settings, admin(seen.settings.source, seen.settings), consumer, copied)
+    finally:
+        consumer.close()
 
 
 def _noted(seen: Look) -> Look:
@@ -171,5 +188,6 @@ def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, alive: Call
     if seen.sources != prepared:
         permissions.check(seen.settings, "run replicator")
         topics.prepare(seen.settings)
+    check_history(seen, frontiers)
     compared = same.check(seen, frontiers, alive)
     log.info("source candidate %s has the copy's last records (%d compared)", seen.settings.source.bootstrap_servers, compared)

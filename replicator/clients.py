@@ -7,6 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from common.kafka_clients import admin, reader
 from common.settings import Settings
+from replicator.invisible import Notes
 
 A_LOOK = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
 """A reader here looks at one record of each partition, often in the midst of millions: what it fetches further is thrown away, and cost 200 MB."""
@@ -18,6 +19,7 @@ class Clients:
     def __init__(self, settings: Settings) -> None:
         self.destination_admin: AdminClient = admin(settings.destination, settings)
         self.frontier_reader: Consumer = reader(settings.destination, settings, **A_LOOK)
+        self.notes = Notes(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer
         self.source = ""

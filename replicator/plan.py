@@ -21,6 +21,7 @@ from common.process import Stopping
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
+from replicator import same
 from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.run import Plan
@@ -70,7 +71,7 @@ class Planner:
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}
         return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
-                    self._batch_bytes_max(frontiers))
+                    self._batch_bytes_max(frontiers), same.copied(chosen.sources, frontiers))
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination

@@ -2,7 +2,7 @@
 
 Healing is one thing, a new run from the frontier, so every end of a run but two leads back to planning:
 
-    planned ──started──▶ running ──failed, superseded, hole, stalled, grown, lost, lagging──▶ planned
+    planned ──started──▶ running ──failed, superseded, hole, stalled, truncated, grown, lost, lagging──▶ planned
                             ├──finished──▶ drained ──complete, behind──▶ planned
                             └──stopped──▶ done
     planned ──complete──▶ done
@@ -14,7 +14,7 @@ next plan says whether anything is left to copy.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
@@ -27,9 +27,10 @@ from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
 from replicator.condition import filtered
+from replicator.history import Copied
 
 State = Literal["planned", "running", "drained", "done"]
-Event = Literal["started", "failed", "superseded", "hole", "stalled", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
+Event = Literal["started", "failed", "superseded", "hole", "stalled", "truncated", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
 NEXT: dict[tuple[State, Event], State] = {
     ("planned", "started"): "running",
     ("planned", "complete"): "done",
@@ -38,6 +39,7 @@ NEXT: dict[tuple[State, Event], State] = {
     ("running", "superseded"): "planned",
     ("running", "hole"): "planned",
     ("running", "stalled"): "planned",
+    ("running", "truncated"): "planned",
     ("running", "grown"): "planned",
     ("running", "lost"): "planned",
     ("running", "lagging"): "planned",
@@ -71,6 +73,8 @@ class Plan:
     """By intermediate partition, the source offset that is written first."""
     batch_bytes_max: int
     """The largest max.message.bytes of the intermediate topics."""
+    copied: dict[Place, Copied] = field(default_factory=dict)
+    """By source partition, what was copied last."""
 
     def at_source(self) -> dict[Place, Place]:
         """By intermediate partition, the source partition that it holds."""

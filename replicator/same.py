@@ -24,6 +24,7 @@ from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.records import Consumed, content
 from common.routes import Place, Route
+from replicator.history import Copied
 
 STRETCH = 1000
 SHOWN = 60
@@ -49,6 +50,12 @@ def of_routes(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> l
     return [(known[place.topic], known[place.topic].source(place.partition), frontier) for place, frontier in frontiers.items()]
 
 
+def copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict[Place, Copied]:
+    """By source partition, what was copied last."""
+    return {place: Copied(last, last.source_offset if last.left_out else frontier.rule.frontier)
+            for _, place, frontier in of_routes(routes, frontiers) if (last := frontier.last_record)}
+
+
 def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], None]) -> int:
     """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it can not be told now."""
     settings, rows = there.settings, of_routes(there.sources, frontiers)
@@ -58,7 +65,8 @@ def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], 
     try:
         for route, place, frontier in rows:
             alive()
-            output, last = route.destination(place.partition), frontier.rule.frontier
+            output = route.destination(place.partition)
+            last = frontier.last_record.source_offset if frontier.last_record else frontier.rule.frontier
             copied = _copied(ours, output, frontier, beginnings[output])
             begin = max(there.beginnings[place], last + 1 - STRETCH)
             if copied and begin <= last:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from common import candidates, permissions, points, positions, topics
 from common.children import kill_children
-from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, StageFailed, TopicMissing
+from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS, Pulse
 from common.process import Stopping
 from common.routes import Place
@@ -28,12 +28,15 @@ from replicator import masters, run, session
 from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.health import Health
+from replicator.invisible import Gap
 from replicator.plan import Planner, wait
 from replicator.run import Event, Plan, State
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
+WRITTEN_DOWN_S = 10.0
+"""How long stage two is waited for at the end; what it did not commit by then is looked for again by the next start."""
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 
 
@@ -56,6 +59,8 @@ class Stage:
         self.filters = bool(settings.text("filter.sql"))
         self.nothing_passes = False
         """Whether the last run began at the frontier, read to the end, and wrote nothing."""
+        self.read: dict[Place, int] = {}
+        """By intermediate partition, how far the last run that ended by itself has read."""
         self.state: State = "planned"
         self.failures = 0
 
@@ -69,6 +74,7 @@ class Stage:
             if plan is None:
                 self._to("stopped")
             elif self.settings.stop_at_end and self._complete(plan):
+                self._write_down(plan)
                 self._to("complete")
             else:
                 self._run(plan)
@@ -101,6 +107,8 @@ class Stage:
         self._to(event)
         if event == "finished":
             self.nothing_passes = self.filters and watch.wrote_nothing()
+            read = run.read_up_to(query)
+            self.read = {place: read[there] for place, there in watch.at_source.items() if there in read}
             self._to(self._drain(watch))
         if event == "failed":
             log.warning("the query failed: %s", run.reason(query.exception()))
@@ -136,7 +144,7 @@ class Stage:
         except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
             return None
-        except (SourceRecreated, TopicMissing, AccessRefused) as gone:
+        except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as gone:
             if not self.settings.failover:
                 raise
             log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, gone)
@@ -173,6 +181,21 @@ class Stage:
             self.targets = {place: ends[there] for place, there in at_source.items()}
         return all(positions.first_visible(self.clients.source_reader, at_source[place], plan.starts[place], target) is None
                    for place, target in self.targets.items())
+
+    def _write_down(self, plan: Plan) -> None:
+        """All is copied, so there is nothing behind the frontiers up to the ends: have stage two commit that."""
+        ends, at_source = self.read if self.nothing_passes else self.targets, plan.at_source()
+        begins = positions.beginnings(self.clients.source_admin, at_source.values())
+        gaps = {place: Gap(start - 1, ends[place]) for place, start in plan.starts.items()
+                if ends.get(place, 0) > start and (self.nothing_passes or begins[at_source[place]] <= start)}
+        self.clients.notes.write(plan.epoch, plan.identities, gaps)
+        self.clients.notes.flush()
+        deadline = time.monotonic() + WRITTEN_DOWN_S
+        while gaps and time.monotonic() < deadline and not self.stopping():
+            self.pulse.beat()
+            commits = self.planner.try_committed(gaps)
+            gaps = {place: gap for place, gap in gaps.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
+            time.sleep(0.05)
 
     def _session(self) -> SparkSession | None:
         """The JVM, once it is up and has a slot for each partition; None when told to stop before. On a cluster, slots come and go with executors."""

@@ -3,6 +3,10 @@
 Spark reports progress once a batch, which in Real-Time Mode is minutes: it is asked only with `filter.sql`, since nothing else tells of what
 is left out. How far stage one is, is the origin of the newest record on the intermediate topic; how far stage two is, is the group's frontier.
 From the two, and from the source's own offsets, `verdict` finds what only a new run mends.
+
+A source that loses records ends before what was read of it; when it has grown again between two samples, its offsets say nothing. But records are lost
+only with a new leader, or while a broker is away: after either, the records that were copied last as of the sample before are compared with the source
+(`replicator.history`).
 """
 
 from __future__ import annotations
@@ -17,13 +21,18 @@ from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
 from common.origin import Origin
 from common.positions import Committed
+from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
+from replicator import history, same
 from replicator.clients import Clients
+from replicator.invisible import Gap
 from replicator.run import Event, Plan
 
 HOLE_S = 5.0
 """How long a hole may stay as it is: a retry inside Spark would be filling it by then."""
+OUTAGE_S = 2.0
+"""A sample that ends so long after the one before may have waited for a broker: none is started in less."""
 STALL_S = 45.0
 """How long a partition may have visible records and not move. Real-Time Mode retries a read out of range at offset 0 for ever."""
 
@@ -34,9 +43,9 @@ class Sample:
 
     sources: dict[Route, topics.Topic]
     source_beginnings: dict[Place, int]
-    source_ends: dict[Place, int]
+    source_ends: dict[Place, positions.End]
     intermediate_ends: dict[Place, int]
-    newest: dict[Place, Origin]
+    newest: dict[Place, Origin | ReadUpTo]
     commits: dict[Place, Committed]
 
 
@@ -59,6 +68,8 @@ class Watch:
     """How long a partition may have visible records and not move."""
     written: dict[Place, int] = field(init=False)
     """The end of the intermediate partition, as last seen; before the run writes, where it begins."""
+    written_up_to: dict[Place, int] = field(default_factory=dict)
+    """The newest source offset that this run is known to have written."""
     nothing_until: dict[Place, int] = field(default_factory=dict)
     """A source offset below which nothing visible is left."""
     read: dict[Place, int] = field(default_factory=dict)
@@ -68,12 +79,18 @@ class Watch:
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     began: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions before the run."""
+    copied: dict[Place, history.Copied] = field(init=False)
+    """By source partition, what was copied last as of the sample before."""
+    leader_epochs: dict[Place, int | None] = field(default_factory=dict)
+    """By source partition, as of the sample before."""
+    sampled_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         now = time.monotonic()
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
         self.at_source = self.plan.at_source()
+        self.copied = dict(self.plan.copied)
         self.began = positions.ends(self.clients.destination_admin, self.plan.starts)
         self.written = dict(self.began)
         self.filters = bool(self.settings.text("filter.sql"))
@@ -98,12 +115,13 @@ class Watch:
         beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
         return Sample(sources, positions.beginnings(client, at_source),
-                      positions.ends(client, at_source, committed_only=True), ends, newest, commits)
+                      positions.stable_ends(client, at_source), ends, newest, commits)
 
     def verdict(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source is another topic now."""
-        for route, source in self.plan.sources.items():
-            topics.check_identity(source.identity, sample.sources[route])
+        self._check_identities(sample)
+        if self._has_lost_records(sample):
+            return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
         now = time.monotonic()
@@ -116,10 +134,11 @@ class Watch:
         unread = {place for place in self.plan.starts if self._deleted_unread(place, sample)}  # before `_lag` looks for what is left
         if unread and not self.filters:
             return "stalled"
+        self._write_down(sample)  # before `_lag` looks: the sample's beginnings have to be asked after the look
         lags = {place: self._lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
             self.lag.report(self.at_source[place], lag, self.through_ms.get(place))
-            SOURCE_END.labels(*map(str, self.at_source[place])).set(sample.source_ends[self.at_source[place]])
+            SOURCE_END.labels(*map(str, self.at_source[place])).set(sample.source_ends[self.at_source[place]].offset)
             if lag == 0 and place not in unread:
                 self.moved_at[place] = now
         if any(now - since > self.patience_s for since in self.moved_at.values()):
@@ -127,16 +146,34 @@ class Watch:
         grown = any(route not in self.plan.sources or source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items())
         return "grown" if grown else None
 
+    def _check_identities(self, sample: Sample) -> None:
+        for route, source in self.plan.sources.items():
+            topics.check_identity(source.identity, sample.sources[route])
+
+    def _has_lost_records(self, sample: Sample) -> bool:
+        """Whether a partition ends before what was read of it; SourceTruncated when its last copied record is not there any more."""
+        leader_epochs = {there: end.leader_epoch for there, end in sample.source_ends.items()}
+        short = {there for place, there in self.at_source.items() if sample.source_ends[there].offset < self.positions[place]}
+        if short:  # the last stable offset may be behind a first frontier, while a transaction is open
+            ends = positions.ends(self.clients.source_admin, short)
+            short = {there for place, there in self.at_source.items() if there in short and ends[there] < self.positions[place]}
+        if short or leader_epochs != self.leader_epochs or time.monotonic() > self.sampled_at + OUTAGE_S:
+            history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, self.copied)
+        self.copied |= same.copied(self.plan.sources, {place: commit.frontier for place, commit in sample.commits.items()})
+        self.leader_epochs, self.sampled_at = leader_epochs, time.monotonic()
+        return bool(short)
+
     def _move(self, place: Place, sample: Sample, now: float) -> None:
         """Note what this run has written: the newest record says so, or, when all of it is purged already, the frontier."""
         end = sample.intermediate_ends[place]
         RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.written[place]))
         self.written[place] = end
         newest, commit = sample.newest.get(place), sample.commits.get(place)
-        if newest:
+        if isinstance(newest, Origin):
             self.through_ms[place] = newest.timestamp_ms
-        reached = max(newest.source_offset + 1 if newest and newest.epoch == self.plan.epoch else 0, commit.frontier.rule.frontier + 1 if commit else 0,
-                      self.read.get(self.at_source[place], 0))
+        if newest and newest.epoch == self.plan.epoch:
+            self.written_up_to[place] = max(newest.source_offset, self.written_up_to.get(place, -1))
+        reached = max(self.written_up_to.get(place, -1) + 1, commit.frontier.rule.frontier + 1 if commit else 0, self.read.get(self.at_source[place], 0))
         if reached > self.positions[place]:
             points.at("one: first written")
             RECORDS_IN.labels("replicator", *map(str, self.at_source[place])).inc(reached - self.positions[place])
@@ -158,10 +195,27 @@ class Watch:
         """
         return sample.source_beginnings[self.at_source[place]] > max(self.positions[place], self.nothing_until.get(place, 0))
 
+    def _write_down(self, sample: Sample) -> None:
+        if not self.settings.stop_at_end:  # there the stage does it when everything is copied
+            self.clients.notes.write(self.plan.epoch, self.plan.identities, self._gaps(sample))
+
+    def _gaps(self, sample: Sample) -> dict[Place, Gap]:
+        """Where stage two has committed all that was written, and nothing to copy is left from its frontier up to an offset (`replicator.invisible`)."""
+        found = {}
+        for place, commit in sample.commits.items():
+            there, frontier = self.at_source[place], commit.frontier.rule.frontier
+            is_read = commit.intermediate_offset >= sample.intermediate_ends[place]
+            is_accepted = self.written_up_to.get(place, -1) <= frontier
+            is_looked_at = self.filters or sample.source_beginnings[there] <= frontier + 1 == self.positions[place]
+            end = self.read.get(there, 0) if self.filters else self.nothing_until.get(place, 0)
+            if is_read and is_accepted and is_looked_at and end <= sample.source_ends[there].offset:
+                found[place] = Gap(frontier, end)
+        return found
+
     def _lag(self, place: Place, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""
         there = self.at_source[place]
-        position, end = self.positions[place], sample.source_ends[there]
+        position, end = self.positions[place], sample.source_ends[there].offset
         if end <= max(position, self.nothing_until.get(place, 0)):
             return 0
         if time.monotonic() - self.moved_at[place] < 1:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from itertools import groupby
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from common.origin import Origin, parse
+from common.settings import load
 from tests.conftest import Start
 from tests.judge import Record, verdict
 from tests.kafka import COPY_S, ROOT, Clusters, plain, spread, until
@@ -17,6 +19,7 @@ from tests.service import kill
 from tests.sieves import number, passing
 from tests.stage_one import frontiers_are_made
 from tests.test_bad_input import stopped
+from tests.test_history import planner
 
 PARTITIONS = 2
 RECORDS = 3000
@@ -59,6 +62,13 @@ def source(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
     written = spread(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, written)
     return written
+
+
+def empty(clusters: Clusters, topic: str) -> None:
+    """Delete all that the source has, as retention does with a quiet topic."""
+    for partition, end in clusters.source.ends(topic).items():
+        place = TopicPartition(topic, partition, end)
+        clusters.source.admin.delete_records([place])[place].result()
 
 
 def differences(clusters: Clusters, topic: str, passes: Callable[[list[Record]], list[Record]] = passing) -> list[str]:
@@ -131,17 +141,27 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     until(lambda: service.metric("reo_lag_records", stage="replicator") == 0, "nothing lags behind")
     assert service.metric("reo_runs_total", reason="stalled") == 0
     assert service.metric("reo_stage_restarts_total", stage="replicator") == 1
+    end = sum(clusters.source.ends(topic).values())
+    until(lambda: service.metric("reo_frontier_offset") == end - PARTITIONS, "what was left out is written down")
     service.stop()
     assert differences(clusters, topic) == []
+    empty(clusters, topic)
+    again = planner(load(service.environment)).plan()
+    assert again is not None
+    assert sum(again.starts.values()) == end
 
 
 @pytest.mark.parametrize(("condition", "there"), [pytest.param("offset < 0", 0, marks=pytest.mark.long), ("partition = 0 and offset < 1000", 1000)],
                          ids=["nothing passes", "a beginning passes"])
 def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: str, start: Start, condition: str, there: int) -> None:
-    """--stop-at-end ends with exit code 0; again it ends too, and nothing is copied twice."""
+    """--stop-at-end ends with exit code 0; again it ends too, also when retention has deleted what was left out, and nothing is copied twice."""
     source(clusters, topic)
+    passed = clusters.source.read(topic)[0][:there]
     for _ in range(2):
         service = start(topic, "--stop-at-end", filter_sql=condition)
         assert service.ends() == 0, service.tail()
         copy = clusters.destination.read(topic)
-        assert [copy[0], copy[1]] == [clusters.source.read(topic)[0][:there], []]
+        assert [copy[0], copy[1]] == [passed, []]
+        without = load({name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"})
+        assert planner(without).plan() is not None, "what was left out is taken for a loss when the filter is no more"
+        empty(clusters, topic)

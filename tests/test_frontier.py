@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.frontier import BYTES_MAX, Frontier, Hole, Link, RuleState, decode
+from common.frontier import BYTES_MAX, Frontier, Hole, LastRecord, Link, RuleState, decode
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 LINKS = st.none() | st.builds(Link, NUMBERS, NUMBERS, NUMBERS)
 HOLES = st.none() | st.builds(Hole, NUMBERS, NUMBERS)
-FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS, HOLES), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS)
+LAST_RECORDS = st.none() | st.builds(LastRecord, st.integers(0, 2**63 - 1), st.text(max_size=16), st.booleans())
+FRONTIERS = st.builds(Frontier, st.builds(RuleState, NUMBERS, NUMBERS, LINKS, HOLES), st.text(max_size=40), NUMBERS, st.text(max_size=40), NUMBERS, NUMBERS,
+                      LAST_RECORDS)
 GOOD = Frontier(RuleState(17, 1_795_000_000_000, Link(17, 1_795_000_000_100, 4), Hole(19, 30)), "0123456789abcdef", 4, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
 
 
@@ -33,7 +35,7 @@ def test_a_frontier_comes_back_as_it_was(frontier: Frontier) -> None:
 def test_it_is_far_below_the_brokers_limit() -> None:
     """The longest numbers and identities need a tenth of offset.metadata.max.bytes."""
     most = 2**63 - 1
-    longest = Frontier(RuleState(most, most, Link(most, most, most), Hole(most, most)), "f" * 16, most, "k" * 22, most, most)
+    longest = Frontier(RuleState(most, most, Link(most, most, most), Hole(most, most)), "f" * 16, most, "k" * 22, most, most, LastRecord(most, "f" * 16))
     assert len(longest.encode().encode()) < BYTES_MAX / 10
 
 
@@ -82,6 +84,14 @@ def test_a_wrong_hole_is_refused(hole: object) -> None:
         decode(changed(h=hole))
 
 
+@pytest.mark.parametrize("last", [[], [1], [1, "a"], ["1", "a", True], [1, 2, True], [-1, "a", True], [2**63, "a", True],
+                                  [True, "a", True], [1, "a", 1], {"o": 1}, 7, "r", False])
+def test_a_wrong_last_record_is_refused(last: object) -> None:
+    """An offset, a checksum and true or false, or null: nothing else."""
+    with pytest.raises(ValueError, match="last record"):
+        decode(changed(r=last))
+
+
 @pytest.mark.parametrize("name", ["i", "t"])
 @pytest.mark.parametrize("value", [..., None, 7, ["x"]])
 def test_a_wrong_text_is_refused(name: str, value: object) -> None:
@@ -92,7 +102,7 @@ def test_a_wrong_text_is_refused(name: str, value: object) -> None:
 
 @given(st.text(max_size=30) | st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("vfelhictdn"), inner, max_size=9), max_leaves=15)
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("vfelhictdnr"), inner, max_size=9), max_leaves=15)
     .map(lambda tree: orjson.dumps({"v": 1, **tree} if isinstance(tree, dict) else tree).decode()))
 @settings(max_examples=800, deadline=None)
 def test_random_metadata_is_a_frontier_or_a_value_error(metadata: str) -> None:

@@ -138,6 +138,9 @@ PLACE, AT_SOURCE = Place("copy-proxy", 0), Place("orders", 0)
 EPOCH = 1000
 
 
+NO_CLIENTS = SimpleNamespace(destination_admin=None, source_admin=None, source_reader=None, notes=SimpleNamespace(write=lambda *_: None))
+
+
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     """The watch of a run of one partition, and its clock."""
@@ -148,14 +151,15 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     source = Topic("orders", "id", 1, "cluster")
     route = Route("orders", "copy", "copy-proxy")
     plan = Plan(EPOCH, cast(Any, settings), {route: source}, {route: source.identity}, {PLACE: 0}, 0)
-    return Watch(cast(Any, settings), cast(Any, SimpleNamespace(destination_admin=None)), plan), clock
+    return Watch(cast(Any, settings), cast(Any, NO_CLIENTS), plan), clock
 
 
 def seen(watch: Watch, number: int, rule: RuleState) -> Sample:
     """A sample under load: the source grows, stage one is at its end, and stage two never has read all that is there."""
     newest = cast(Any, SimpleNamespace(source_offset=1000 + number, epoch=EPOCH, timestamp_ms=1))
     commit = Committed(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
-    return Sample(watch.plan.sources, {AT_SOURCE: 0}, {AT_SOURCE: 1001 + number}, {PLACE: 1000 + number * 20}, {PLACE: newest}, {PLACE: commit})
+    ends = {AT_SOURCE: positions.End(1001 + number, None)}
+    return Sample(watch.plan.sources, {AT_SOURCE: 0}, ends, {PLACE: 1000 + number * 20}, {PLACE: newest}, {PLACE: commit})
 
 
 def test_a_hole_that_stays_ends_the_run_also_under_load(watch: tuple[Watch, SimpleNamespace]) -> None:

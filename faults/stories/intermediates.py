@@ -55,7 +55,7 @@ class Witness(threading.Thread):
         """Read on."""
         while not self.over.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
-                if message.error() is None:
+                if message.error() is None and positions.read_up_to_of(message) is None:
                     self.came[message.partition()].append(positions.origin_of(message).source_offset)
         self.consumer.close()
 

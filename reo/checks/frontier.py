@@ -112,6 +112,7 @@ def _source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mappi
             if isinstance(seen, ReoError):
                 raise seen
             choice.check_offsets(seen, frontiers)
+            choice.check_history(seen, frontiers)
             yield ok(about, f"has the copy's last records ({same.check(seen, frontiers, lambda: None)} compared)")
         except ReoError as wrong:
             for_good = isinstance(wrong, Stop) and not isinstance(wrong, ClusterUnreachable)
