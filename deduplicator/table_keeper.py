@@ -57,6 +57,7 @@ MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
     WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition AND f.fence = n.fence AND f.frontier = n.was"""
 ADD = "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT DO NOTHING"
 MAKE_TABLE = f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY KEY ({', '.join(PRIMARY_KEY)}))"
+ANY = "SELECT EXISTS (SELECT FROM {} WHERE application = %s)"
 FORGET = "DELETE FROM {} WHERE application = %s AND intermediate_topic = %s"
 LAST = "SELECT source_offset FROM {} WHERE partition = %s ORDER BY source_offset DESC LIMIT 1"
 SHAPE = """SELECT relpersistence::text, (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod)) FROM pg_attribute
@@ -97,6 +98,15 @@ class TableKeeper:
         """What is open is undone by the server."""
         if self._session is not None:
             self._session.close()
+
+    def has_begun(self) -> bool:
+        """By the database, or by what the group has of tables that are gone."""
+        def question(session: Session) -> bool:
+            if not postgresql.is_there(session, self.frontiers):
+                return False
+            row = session.execute(sql.SQL(ANY).format(self.frontiers), [self.settings.application]).fetchone()
+            return bool(row and row[0])
+        return self._ask("looking for frontiers", question) or self.in_group.has_frontiers()
 
     def found(self, wanted: Collection[Place]) -> Found:
         """Take these partitions over: their rows, which nobody else can move from now on, held against the group's commits."""
