@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.epochs import AHEAD_MS
+from tests.commands import as_json
 from tests.conftest import Start, unique
 from tests.kafka import Clusters, until
 from tests.postgresql import Server
@@ -119,6 +120,21 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(clusters: Clusters, 
     arrived(database, topic, 100)
     assert database.offsets(topic)[0] == (0, 50)
     service.stop()
+
+
+def test_verify_compares_the_places_of_rows(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """A row that says it is another source record's is a difference; rows of a partition that the source has not are not compared, and that is said."""
+    service = begun(clusters, database, topic, start, 100)
+    run(clusters, topic, 0, 100)
+    arrived(database, topic, 100)
+    service.stop()
+    database.ask(f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, 0)', PARTITIONS)
+    to_tables = {"destination_postgresql": database.connection()}
+    exact = as_json(clusters, topic, "verify", **to_tables)
+    assert (exact["records"], [row["what"] for row in exact["not_compared"]]) == (100, ["partitions"])
+    database.ask(f'UPDATE "{topic}" SET source_offset = 60 WHERE partition = 1 AND source_offset = 49')
+    row = as_json(clusters, topic, "verify", exit_code=30, **to_tables)["partitions"][1]
+    assert (row["equal"], row["source_offset"], row["destination_offset"]) == (49, 49, 60)
 
 
 def test_a_table_that_is_gone_is_copied_from_the_beginning(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
