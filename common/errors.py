@@ -27,7 +27,8 @@
         ├── GroupBusy              33   the group has members, where its offsets are to be set
         ├── SourceRefused          34   no candidate of the source may be copied from
         ├── FilterFailed           35   `filter.function` or `filter.sql` can not decide a record
-        └── LagsBehind             36   `reo lag` found more than it was told to allow
+        ├── LagsBehind             36   `reo lag` found more than it was told to allow
+        └── NothingCompared        37   `reo verify` had no record to compare
 
 A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
@@ -213,3 +214,9 @@ class LagsBehind(Stop):
 def stop_codes() -> frozenset[int]:
     """The exit codes after which a restart is useless."""
     return frozenset(kind.exit_code for kind in Stop.__subclasses__())
+
+
+class NothingCompared(Stop):
+    """`reo verify` found no record to compare: that shows nothing."""
+
+    exit_code = 37

@@ -86,7 +86,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("source.topic", "text", "", "The topic to copy. For several: `topics`.", ("KAFKA_CLUSTERS_SOURCE_TOPIC",)),
     Setting("source.start", "start", "earliest",
             "Where a copy without a frontier begins: `earliest`, `latest`, a timestamp (ms since 1970 UTC, or ISO 8601 like `2026-01-31T08:00:00Z`), or an "
-            "offset for each partition (`0=120,1=77`; those not named begin at `earliest`).", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
+            "offset for each partition (`0=120,1=77`; those not named begin at `earliest`). With `latest`, what appears after the service has its first "
+            "frontiers is copied whole.", ("KAFKA_CONFIG_CONSUMER_AUTO_RESET",)),
     Setting("source.fetch_min_bytes", "integer", 1, "Least bytes of an answer to a fetch from the source. kafka-reo: 1048576, which costs latency.",
             ("KAFKA_CONFIG_CONSUMER_FETCH_MIN_BYTES",), least=1),
     _options("source.consumer_options", "the consumer with which stage one reads the source (Java, in Spark)"),

@@ -7,7 +7,8 @@
     0=120,1=77                  an offset for each partition that is named; all others begin at `earliest`, so that nothing is left out unsaid
 
 It is looked at when a partition's first frontier is made, and never again: a restart goes on from the frontier, also before the first record.
-A partition that is added later, or whose copy was deleted, is never begun in the middle by `latest`.
+`latest` is where a service begins that has no frontier yet. What comes after that is never begun in the middle by it: a topic or a partition that
+appears, whether stage two runs or not, and a partition whose copy was deleted, are copied whole.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Start:
     offsets: dict[int, int] = field(default_factory=dict)
 
     def from_beginning(self, partition: int, added: bool) -> bool:
-        """Whether this partition begins at the source's first record; `added`: it came later, or its copy was deleted."""
+        """Whether this partition begins at the source's first record; `added`: it came after the copy had begun, or its copy was deleted."""
         return self.kind == "earliest" or (self.kind == "latest" and added) or (self.kind == "offsets" and partition not in self.offsets)
 
 

@@ -2,7 +2,8 @@
 
 `Destination` is all that the loop knows. `KafkaDestination` writes to a topic; it also keeps, per partition, what the check at
 the next start needs (`Output`): the offset of the last record whose delivery is known and how many were sent after it.
-Delivery reports are asked for one record per partition and transaction, the last, and never waited for.
+Delivery reports are asked for one record per partition and transaction, the last. A commit waits for them anyway, so they are looked at just before it:
+a partition that gives a record an offset which it must have given before has lost records, and nothing more is committed to it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from common import points
-from common.errors import StageFailed
+from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
+from deduplicator.destination_watch import DestinationWatch
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
 
@@ -27,6 +29,11 @@ class Output:
 
     known: int
     sent: int
+
+    @property
+    def last_offset(self) -> int:
+        """The least offset that the last of these records can have: each has one of its own, and markers lie between."""
+        return self.known + self.sent
 
 
 UNCOUNTED = Output(-1, -1)
@@ -54,6 +61,12 @@ class Destination(Protocol):
     def settle(self) -> None:
         """Have everything decided that a failure, or a predecessor, left in doubt, before the frontier is read. Waits as long as the destination is silent."""
 
+    def watch(self, topic_ids: Mapping[str, str]) -> None:
+        """Once a second, between two transactions: DestinationTruncated when what was written is seen to be gone. Waits for nothing.
+
+        `topic_ids` are those that the frontiers speak of, by destination topic.
+        """
+
     def take_up(self, routes: Collection[Route]) -> None:
         """Routes that have come; StageFailed when what was made for the others does not fit them."""
 
@@ -64,8 +77,9 @@ class Destination(Protocol):
 class KafkaDestination:
     """Records go to a partition of a topic, with their own timestamp."""
 
-    def __init__(self, producers: InTurn, fit: Callable[[Collection[Route]], bool] = lambda _: True) -> None:
+    def __init__(self, producers: InTurn, watcher: DestinationWatch, fit: Callable[[Collection[Route]], bool] = lambda _: True) -> None:
         self.producers = producers
+        self.watcher = watcher
         self.fit = fit
         """Whether the producers' batches are small enough for the destination topics of these routes."""
         self.outputs: dict[Place, Output] = {}
@@ -102,7 +116,8 @@ class KafkaDestination:
         key, value, headers, timestamp_ms = record
         while True:
             try:
-                self._client.produce(place.topic, value, key, place.partition, None, on_delivery, timestamp_ms, headers)  # type: ignore[arg-type]
+                # the callback has two places, and the second one is passed over when the first is given, be it None (confluent-kafka 2.16)
+                self._client.produce(place.topic, value, key, place.partition, on_delivery, None, timestamp_ms, headers)  # type: ignore[arg-type]
             except BufferError:
                 QUEUE_FULL.inc()
                 self._client.poll(0.05)
@@ -110,14 +125,15 @@ class KafkaDestination:
                 return
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
-        """Offsets last, then EndTxn; afterwards the deliveries are known."""
+        """Offsets last, then EndTxn, when all is delivered to where it has to be."""
         producer = self.producers.current
         producer.send_offsets(offsets(), member)
         points.at("two: offsets sent")
+        producer.flush()
+        for place, offset in self._delivered.items():
+            check_delivered(place, self.outputs[place], offset)
         points.soon_after("two: committing")
         producer.commit()
-        assert self._client is not None
-        self._client.poll(0)
         for place, known in self._delivered.items():
             self.outputs[place] = Output(known, 0)
 
@@ -131,6 +147,10 @@ class KafkaDestination:
         """Initialise what was thrown away: until then its transaction may be open, and holds readers of the topic back."""
         self.producers.initialise()
 
+    def watch(self, topic_ids: Mapping[str, str]) -> None:
+        """Ids of the topics, and ends of the partitions that are this copy's alone."""
+        self.watcher.see(topic_ids, {place: output.last_offset for place, output in self.outputs.items() if output != UNCOUNTED})
+
     def take_up(self, routes: Collection[Route]) -> None:
         """Batches are made for the least of the topics' limits."""
         if not self.fit(routes):
@@ -143,6 +163,17 @@ class KafkaDestination:
     def _report(self, error: object, message: Any) -> None:
         if error is None and message.offset() >= 0:
             self._delivered[Place(message.topic(), message.partition())] = message.offset()
+
+
+def check_delivered(place: Place, output: Output, offset: int) -> None:
+    """DestinationTruncated when the last record of the open transaction, which `output` counts, was given an offset that it can not have.
+
+    Offsets of a partition only grow. Where it lost what was written (an unclean election, a restored disk, a topic that was made again), they are
+    given once more: `known` would be another record's then, and the next start would find nothing wrong.
+    """
+    if offset < output.last_offset:
+        raise DestinationTruncated(f"{place} lost records while it was copied to: {output.sent} were written after offset {output.known}, and the last of them "
+                                   f"was given offset {offset}. This transaction is undone. Copy to a new topic, or restore this one")
 
 
 def offsets_with_metadata(positions: Mapping[Place, tuple[int, str]]) -> list[TopicPartition]:

@@ -12,6 +12,7 @@ from common.kafka_clients import Lost, transactional_producer
 from common.routes import Route
 from common.settings import Settings
 from deduplicator.destination import Destination, KafkaDestination
+from deduplicator.destination_watch import DestinationWatch
 from deduplicator.keeper import InGroup, KafkaKeeper, Keeper
 from deduplicator.transaction import InTurn, TransactionalProducer
 
@@ -28,7 +29,8 @@ def made(settings: Settings, number: int, routes: Mapping[str, Route], in_group:
 
         keeper = TableKeeper(settings, number, routes, in_group)
         return PostgresqlDestination(keeper, repeat), keeper
-    return KafkaDestination(*_producers(settings, number, routes.values(), in_group)), KafkaKeeper(in_group)
+    producers, fit = _producers(settings, number, routes.values(), in_group)
+    return KafkaDestination(producers, DestinationWatch(in_group.admin), fit), KafkaKeeper(in_group)
 
 
 def _producers(settings: Settings, number: int, routes: Collection[Route], in_group: InGroup) -> tuple[InTurn, Callable[[Collection[Route]], bool]]:

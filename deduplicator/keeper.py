@@ -43,6 +43,9 @@ class Found(NamedTuple):
 class Keeper(Protocol):
     """Waits while the destination is silent; a Stop when what is there can not be gone on from."""
 
+    def has_begun(self) -> bool:
+        """Whether this service has a frontier, of whatever partition."""
+
     def found(self, wanted: Collection[Place]) -> Found:
         """What is committed; the wanted intermediate partitions are this worker's from now on."""
 
@@ -75,6 +78,16 @@ class InGroup:
         """Their partitions."""
         return [Place(name, partition) for name, topic in self.described(names).items() for partition in range(topic.partitions)]
 
+    def has_frontiers(self) -> bool:
+        """Whether the group has a frontier, of whatever partition."""
+        while True:
+            self.alive()
+            try:
+                return bool(self.group.frontiers())
+            except ClusterUnreachable as silent:
+                log.warning("whether there are frontiers can not be read yet: %s", silent)
+                time.sleep(0.2)
+
     def commits(self, names: Collection[str]) -> dict[Place, Committed]:
         """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
         undecided_since: float | None = None
@@ -104,6 +117,10 @@ class KafkaKeeper:
 
     def __init__(self, in_group: InGroup) -> None:
         self.in_group = in_group
+
+    def has_begun(self) -> bool:
+        """By the group's commits."""
+        return self.in_group.has_frontiers()
 
     def found(self, wanted: Collection[Place]) -> Found:
         """The group's commits."""

@@ -1,9 +1,10 @@
 """PostgreSQL as the destination: accepted records and the frontiers in one database transaction.
 
-What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableKeeper.move`), which locks their rows, then the records
-are copied (COPY), then both become visible together. In this order a worker that has lost its partitions is stopped at the first statement, and whoever
-takes them over waits at one place, which it can clear. There is nothing to be torn, and nothing that could arrive late: a commit that was sent and not answered
-is decided before its row can be read again.
+What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableKeeper.move`), which locks
+their rows, then the last rows are looked at (`TableKeeper.check_last`), then the records are copied (COPY), then both become visible
+together. In this order a worker that has lost its partitions is stopped at the first statement, and whoever takes them over waits at
+one place, which it can clear. There is nothing to be torn, and nothing that could arrive late: a commit that was sent and not
+answered is decided before its row can be read again.
 
 After the commit the group is told the same (`repeat`). When that fails, the frontier is read again as after any failure, is found to be ahead of the group's,
 and is committed once more.
@@ -12,7 +13,7 @@ and is committed once more.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -46,16 +47,19 @@ class PostgresqlDestination:
         self.outputs: dict[Place, Output] = {}
         """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
         self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
+        self._known: dict[Place, int] = {}
+        """Of the partitions that are written, the last row before."""
         self._copying: tuple[Place, Sequence[int]] | None = None
 
     def begin(self) -> None:
         """Nothing is held open while records are decided."""
-        self._written = []
+        self._written, self._known = [], {}
         self._copying = None
 
     def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
         """Keep them for the commit."""
         self._written.append((place, records, source_offsets))
+        self._known.setdefault(place, self.outputs[place].known)
         self.outputs[place].known = source_offsets[-1]
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is the database's)
@@ -66,6 +70,7 @@ class PostgresqlDestination:
             session = self.keeper.session
             with session.transaction():
                 self.keeper.move(session, positions)
+                self.keeper.check_last(session, self._known)
                 for place, records, source_offsets in self._written:
                     self._copy(session, place, records, source_offsets)
                 points.at("two: offsets sent")
@@ -84,6 +89,9 @@ class PostgresqlDestination:
     def settle(self) -> None:
         """Have a session. What another one left is decided when the frontiers are taken over."""
         self.keeper.session  # noqa: B018  (waits)
+
+    def watch(self, topic_ids: Mapping[str, str]) -> None:
+        """Each transaction looks at the last rows itself."""
 
     def take_up(self, routes: Collection[Route]) -> None:
         """Tables are made when their partitions are taken over."""

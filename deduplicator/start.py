@@ -7,7 +7,7 @@ copy begins is durable before anything is copied, whatever dies.
 |---|---|
 | a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.check`) |
 | a frontier, its position outside, or records missing behind it (deleted or lost unread) | the same, and anchored again: position at the end, epoch raised |
-| no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new |
+| no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new (`_has_appeared`) |
 | a frontier of another destination topic (it was deleted and made again) | the same as none, but never later than what was copied |
 | no frontier, records at the destination | FrontierLost, or, when told to append, the first frontier |
 | the same, on a route that is not one to one | the first frontier, if the records are certainly other sources' |
@@ -75,11 +75,13 @@ class Starter:
         self.routes = routes
         self.clock = clock
         self.appeared: set[str] = set()
-        """Intermediate topics of sources that were not there when the process started: whatever `source.start` is, these are copied whole."""
+        """Intermediate topics of sources that were not there when the process started: with `source.start=latest` these are copied whole."""
         self.gaps: set[Place] = set()
         """Partitions of which unread records were found to be missing, at or behind the position: it is as good as gone."""
         self.in_group = in_group
         self.keeper = keeper
+        self.begun = keeper.has_begun()
+        """Asked before this worker joins the group: later, the frontiers could be those that other workers make in the same first start."""
         self.recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
 
     def start(self, places: Iterable[Place]) -> Start:
@@ -141,7 +143,7 @@ class Starter:
             counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
                           default=sources[route].partitions)
             offset = first_source_offset(self.settings, source_admin, route.source(place.partition),
-                                         added=place.partition >= counted or place in commits or place.topic in self.appeared)
+                                         added=place.partition >= counted or place in commits or self._has_appeared(place, bool(filled)))
             stands = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             kept = [commit.frontier for other, commit in commits.items()
                     if other.topic == place.topic and commit.frontier.destination_topic_id == leads_to[place.topic].topic_id]
@@ -151,6 +153,23 @@ class Starter:
             result.assigned[place] = Assigned(-1, frontier)
             if route.is_one_to_one:
                 result.outputs[output] = stands
+
+    def _has_appeared(self, place: Place, filled: bool) -> bool:
+        """Whether a partition without a frontier came after the copy had begun: `latest` would leave out what it got before it was seen.
+
+        It came later where the service has frontiers of other partitions, or where records of its topic were copied before (then the frontiers were lost).
+        Told to append behind what somebody else has copied, reo takes `source.start` as it is.
+        """
+        if place.topic in self.appeared or self.settings.start.kind != "latest":
+            return place.topic in self.appeared
+        if self.settings.text("deduplicator.without_frontier") == "append":
+            return self.begun and not filled
+        return self.begun or self._was_copied(place.topic)
+
+    def _was_copied(self, topic: str) -> bool:
+        between, route = self.in_group.places([topic]), self.routes[topic]
+        copied = self.keeper.ends([route.destination(place.partition) for place in between]) if route.is_one_to_one else {}
+        return any(copied.values()) or any(positions.ends(self.in_group.admin, between).values())
 
     def _outputs(self, place: Place, leads_to: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can come to."""
@@ -211,10 +230,11 @@ def first_source_offset(settings: Settings, source_admin: AdminClient, place: Pl
         return positions.beginnings(source_admin, [place])[place]
     if start.kind == "offsets":
         return start.offsets[place.partition]
-    offset = -1
+    end = positions.ends(source_admin, [place])[place]  # asked first: a record that comes between the two questions is not left out
     if start.kind == "timestamp":
         offset = positions.listed(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
-    return offset if offset >= 0 else positions.ends(source_admin, [place])[place]  # no record is that young yet
+        return offset if offset >= 0 else end  # no record is that young yet
+    return end
 
 
 def check_offsets(settings: Settings, source_admin: AdminClient, sources: Mapping[Route, topics.Topic], begun: Container[Place]) -> None:

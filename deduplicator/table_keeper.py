@@ -57,6 +57,7 @@ MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
     WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition AND f.fence = n.fence AND f.frontier = n.was"""
 ADD = "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT DO NOTHING"
 MAKE_TABLE = f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY KEY ({', '.join(PRIMARY_KEY)}))"
+ANY = "SELECT EXISTS (SELECT FROM {} WHERE application = %s)"
 FORGET = "DELETE FROM {} WHERE application = %s AND intermediate_topic = %s"
 LAST = "SELECT source_offset FROM {} WHERE partition = %s ORDER BY source_offset DESC LIMIT 1"
 SHAPE = """SELECT relpersistence::text, (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod)) FROM pg_attribute
@@ -98,6 +99,15 @@ class TableKeeper:
         if self._session is not None:
             self._session.close()
 
+    def has_begun(self) -> bool:
+        """By the database, or by what the group has of tables that are gone."""
+        def question(session: Session) -> bool:
+            if not postgresql.is_there(session, self.frontiers):
+                return False
+            row = session.execute(sql.SQL(ANY).format(self.frontiers), [self.settings.application]).fetchone()
+            return bool(row and row[0])
+        return self._ask("looking for frontiers", question) or self.in_group.has_frontiers()
+
     def found(self, wanted: Collection[Place]) -> Found:
         """Take these partitions over: their rows, which nobody else can move from now on, held against the group's commits."""
         mirror = self.in_group.commits({place.topic for place in wanted})
@@ -136,15 +146,7 @@ class TableKeeper:
     def checked(self, frontiers: Mapping[Place, Frontier]) -> Checked:
         """The last row of a partition is the one that the frontier names: rows and frontier can not be torn, but somebody else can write or delete."""
         for place, last in self._last(frontiers).items():
-            known = frontiers[place].destination_known
-            if last > known:
-                raise ForeignWriter(f"the table of {place} has a row with source_offset {last}, which was not written by this copy: its last one has {known}. "
-                                    "Stop the other writer; then copy to a new destination.topic, or delete that row")
-            if 0 <= last < known:
-                raise DestinationTruncated(f"the table of {place} lacks rows that were committed: the last one had source_offset {known}, now it is {last}. "
-                                           "Copy to a new destination.topic, or restore this one")
-            if last < known:
-                log.warning("%s: all rows were deleted; what was copied is not copied again", place)
+            _check_last(place, frontiers[place].destination_known, last)
         return {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}, {}
 
     def move(self, session: Session, positions: Mapping[Place, tuple[int, str]]) -> None:
@@ -157,6 +159,11 @@ class TableKeeper:
             moved += session.execute(sql.SQL(ADD).format(self.frontiers), [self.settings.application, *place, *positions[place]]).rowcount
         if moved < len(positions):
             raise Fenced(f"another worker has taken {', '.join(map(str, sorted(positions)))} over: its frontiers are not as this one has read them")
+
+    def check_last(self, session: Session, known: Mapping[Place, int]) -> None:
+        """In the open transaction: what `checked` asks, of the partitions that are written now."""
+        for place, last in self._last_rows(session, known).items():
+            _check_last(place, known[place], last)
 
     def moved(self, positions: Mapping[Place, tuple[int, str]]) -> None:
         """The transaction of `move` is committed."""
@@ -214,11 +221,12 @@ class TableKeeper:
 
     def _last(self, places: Iterable[Place]) -> dict[Place, int]:
         """The greatest source offset of each partition's rows; -1 for none."""
-        def question(session: Session) -> dict[Place, int]:
-            rows = {place: session.execute(sql.SQL(LAST).format(postgresql.table(self.settings, place.topic)), [place.partition]).fetchone()
-                    for place in places}
-            return {place: row[0] if row else -1 for place, row in rows.items()}
-        return self._ask("reading the last rows", question)
+        return self._ask("reading the last rows", lambda session: self._last_rows(session, places))
+
+    def _last_rows(self, session: Session, places: Iterable[Place]) -> dict[Place, int]:
+        rows = {place: session.execute(sql.SQL(LAST).format(postgresql.table(self.settings, place.topic)), [place.partition]).fetchone()
+                for place in places}
+        return {place: row[0] if row else -1 for place, row in rows.items()}
 
 
 def check_shape(session: Session, name: sql.Identifier) -> None:
@@ -232,6 +240,18 @@ def check_shape(session: Session, name: sql.Identifier) -> None:
     if not unique or persistence != "p":
         raise TopicsUnfit(f"the table {shown} has to be logged, and to have the primary key ({', '.join(PRIMARY_KEY)}): change it, or name another "
                           "destination.topic")
+
+
+def _check_last(place: Place, known: int, last: int) -> None:
+    """ForeignWriter or DestinationTruncated when the last row is not the one that was written last; a table without any is its owner's doing."""
+    if last > known:
+        raise ForeignWriter(f"the table of {place} has a row with source_offset {last}, which was not written by this copy: its last one has {known}. "
+                            "Stop the other writer; then copy to a new destination.topic, or delete that row")
+    if 0 <= last < known:
+        raise DestinationTruncated(f"the table of {place} lacks rows that were committed: the last one had source_offset {known}, now it is {last}. "
+                                   "Copy to a new destination.topic, or restore this one")
+    if last < known:
+        log.warning("%s: all rows were deleted; what was copied is not copied again", place)
 
 
 def _decoded(place: Place, held: Held) -> Frontier:

@@ -99,6 +99,13 @@ class TransactionalProducer:
         self._call("offsets sent", "sending offsets to the transaction",
                    lambda client: client.send_offsets_to_transaction(list(offsets), member, self.timeout_s))
 
+    def flush(self) -> None:
+        """Wait until each record was delivered or refused, and its report was handed out. The commit would wait as long, and says what was refused."""
+        assert self.client is not None
+        left = self.client.flush(self.timeout_s)
+        if left:
+            raise self.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")), "writing the records")
+
     def commit(self) -> None:
         """Commit; returns only when the coordinator has answered that it is done."""
         self._call("committed", "committing the transaction", lambda client: client.commit_transaction(self.timeout_s))

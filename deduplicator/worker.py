@@ -94,6 +94,7 @@ class Worker:
             if waiting is not None:
                 self.lag.report(place, waiting, self.loop.through_ms.get(place))
         self.purge.up_to(next_offsets)
+        self.destination.watch({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id for place, state in self.loop.assigned.items()})
         self.pulse.ready(self.intermediate.is_member)
 
     def _take_up(self, new: Collection[Route]) -> None:

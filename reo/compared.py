@@ -35,6 +35,8 @@ class Comparison:
     destination_offset: int | None = None
     begun: tuple[int, int] | None = None
     """The offsets of the first records that both have, where one side rightly lacks earlier ones (`reo.beginnings`); those are not compared."""
+    cut: bool = False
+    """Whether there were, or may have been, records before the first ones that were compared."""
     by_key: bool = False
     """Whether the newest record of each key was compared, because compaction had taken others; `equal` counts keys then."""
 
@@ -74,8 +76,12 @@ def shown(message: Consumed) -> str:
     return f"key={key!r:.{SHOWN_BYTES}} value={value!r:.{SHOWN_BYTES}} headers={list(headers)!r:.{SHOWN_BYTES}} timestamp={timestamp}"
 
 
-def compare(source: Batches, destination: Batches, result: Comparison, instead_of_zero: int, progress: Callable[[Comparison], None]) -> None:
-    """Walk both in step and fill the result; `instead_of_zero` is the timestamp that was written for 0. `progress` is called after each list."""
+def compare(source: Batches, destination: Batches, result: Comparison, instead_of_zero: int, progress: Callable[[Comparison], None],
+            places_too: bool = False) -> None:
+    """Walk both in step and fill the result; `instead_of_zero` is the timestamp that was written for 0. `progress` is called after each list.
+
+    `places_too`: the copy is a table, whose rows have the source's offsets.
+    """
     left: list[Consumed] = []
     right: list[Consumed] = []
     while True:
@@ -92,6 +98,11 @@ def compare(source: Batches, destination: Batches, result: Comparison, instead_o
             first = next(place for place in range(number) if wanted[place] != there[place])
             _note(result, left, right, first)
             result.differs(left[first], right[first], different(left[first], right[first]))
+            return
+        if places_too and (displaced := [place for place in range(number) if left[place].offset() != right[place].offset()]):
+            first = displaced[0]
+            _note(result, left, right, first)
+            result.differs(left[first], right[first], f"the record of source offset {left[first].offset()} is in the row of {right[first].offset()}")
             return
         _note(result, left, right, number)
         left, right = left[number:], right[number:]

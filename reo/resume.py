@@ -6,7 +6,7 @@ place to go on from: there the partition is begun anew. Partitions that were com
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 import orjson
@@ -27,6 +27,10 @@ class Known:
     source_next: int
     destination_next: int
     equal: int
+    cut: int = 0
+    """1 when records before the first ones were not compared; then where it began, if that was looked for."""
+    source_begin: int = -1
+    destination_begin: int = -1
 
 
 @dataclass(slots=True)
@@ -63,12 +67,13 @@ class Memory:
         known = self.known.get(str(place))
         if known is None or known.source_next < source_begin or known.destination_next < destination_begin:
             return Comparison(place, FROM_BEGINNING, FROM_BEGINNING)
-        return Comparison(place, known.source_next, known.destination_next, known.equal)
+        begun = (known.source_begin, known.destination_begin) if known.source_begin >= 0 else None
+        return Comparison(place, known.source_next, known.destination_next, known.equal, begun=begun, cut=bool(known.cut))
 
     def note(self, result: Comparison) -> None:
         """Remember how far a partition is."""
         if self.file is not None and result.equal and not result.by_key:
-            self.known[str(result.place)] = Known(result.source_next, result.destination_next, result.equal)
+            self.known[str(result.place)] = Known(result.source_next, result.destination_next, result.equal, int(result.cut), *(result.begun or (-1, -1)))
 
     def write(self) -> None:
         """Replace the file; SettingsInvalid when that is not possible."""
@@ -77,7 +82,7 @@ class Memory:
         new = Path(f"{self.file}.new")
         try:
             new.write_bytes(orjson.dumps({"version": VERSION, "topics": self.of, "partitions": {
-                place: [known.source_next, known.destination_next, known.equal] for place, known in self.known.items()}}))
+                place: list(astuple(known)) for place, known in self.known.items()}}))
             new.replace(self.file)
         except OSError as failed:
             raise SettingsInvalid(f"--resume {self.file}: it can not be written: {failed.strerror}") from None

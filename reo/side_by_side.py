@@ -82,7 +82,7 @@ class Sides:
             return positions.batches(destination, {pair.destination: begins[1]}, SILENCE_S)
 
         with closing(wanted()) as left, closing(there()) as right:
-            compared.compare(left, right, result, self.instead_of_zero, progress)
+            compared.compare(left, right, result, self.instead_of_zero, progress, places_too=self.rows is not None)
         if result.difference and pair.compacted:
             newest.compare(wanted, there, result, self.instead_of_zero)
         return result
@@ -92,12 +92,14 @@ class Sides:
         result, (source, destination) = pair.begin, self.clients
         if result.equal or not (pair.source_cut or pair.copy_cut):
             return
+        result.cut = pair.source_cut
         left = Side(admin(self.settings.source, self.settings), source, pair.source, self.instead_of_zero)
         if self.rows is None:
             result.begun = aligned(left, Side(admin(self.settings.destination, self.settings), destination, pair.destination), pair.source_cut, pair.copy_cut)
         else:
             result.begun = self._aligned_rows(pair, left)
         if result.begun is not None:
+            result.cut = True
             result.source_next, result.destination_next = result.begun
 
     def _aligned_rows(self, pair: Pair, source: Side) -> tuple[int, int] | None:

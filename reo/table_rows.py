@@ -16,6 +16,7 @@ from common.settings import Settings
 
 SELECT = """
 SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {} WHERE partition = %s AND source_offset >= %s ORDER BY source_offset"""
+LAST_PARTITION = "SELECT max(partition) FROM {}"
 FETCHED = 1000
 
 
@@ -86,3 +87,16 @@ def reading(settings: Settings, names: Collection[str]) -> Callable[[Place, int]
         except psycopg.Error as failed:
             raise postgresql.translate(failed, f"reading the table of {place}") from None
     return rows
+
+
+def partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
+    """How many partitions each table has rows of, counted from 0 to the last one; TopicMissing when one of the tables is not there."""
+    reading(settings, names)
+    session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
+    try:
+        last = {name: session.execute(sql.SQL(LAST_PARTITION).format(postgresql.table(settings, name))).fetchone() for name in names}
+    except psycopg.Error as failed:
+        raise postgresql.translate(failed, f"reading the tables {', '.join(names)}") from None
+    finally:
+        session.close()
+    return {name: row[0] + 1 if row and row[0] is not None else 0 for name, row in last.items()}

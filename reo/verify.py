@@ -3,7 +3,8 @@
 It knows nothing of frontiers or epochs: it reads what any `read_committed` consumer would read, so it can be believed when the service is wrong. Memory is
 bounded by the clients' fetch queues. What the source has now is the measure: a copy that is still running is reported as incomplete, with how much is
 missing. With `--resume` a comparison goes on where an earlier one was; where retention has taken the first records of one side, it begins with the first that
-both have (`reo.beginnings`); where compaction has taken records, the newest of each key are compared (`reo.newest`).
+both have (`reo.beginnings`); where compaction has taken records, the newest of each key are compared (`reo.newest`). The verdict is of what was compared, and
+says what was not (`reo.unseen`).
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import candidates, permissions, positions, tables, topics
-from common.errors import CopyDiffers, NotComparable, ReoError, TopicMissing
+from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
 from common.kafka_clients import admin
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
-from reo import side_by_side
+from reo import side_by_side, unseen
 from reo.comparable import divided
 from reo.compared import Comparison
 from reo.resume import Memory
 from reo.side_by_side import Pair
+from reo.unseen import Unseen
 
 NOTED_EVERY_S = 5.0
 
@@ -40,7 +44,9 @@ class Verification:
         timeout_s = settings.number("connect_timeout_s")
         source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         sources, self.hidden = divided(settings, topics.sources(settings, source_admin, timeout_s))
-        copies = _copies(settings, sources)
+        copies, partitions = _copies(settings, sources)
+        self.unseen = list(unseen.of_topics(sources, partitions))
+        """What no comparison of partitions sees."""
         self.pairs: list[Pair] = []
         self.total = 0
         """Source offsets to go through: no fewer than records."""
@@ -80,19 +86,18 @@ class Verification:
         return results
 
 
-def _copies(settings: Settings, sources: Mapping[Route, Topic]) -> dict[Route, Topic]:
-    """The destination topics, none where the copies are tables; TopicMissing when one is not there, or lacks partitions."""
+def _copies(settings: Settings, sources: Mapping[Route, Topic]) -> tuple[dict[Route, Topic], dict[str, int]]:
+    """The destination topics, none where the copies are tables, and how many partitions each has; TopicMissing when one is not there, or lacks partitions."""
     names = {route.destination_topic for route in sources}
     if tables.named(settings):
-        from reo.table_rows import reading
+        from reo.table_rows import partitions
 
-        reading(settings, names)
-        return {}
+        return {}, partitions(settings, names)
     destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, settings.number("connect_timeout_s"))
     for route, source in sources.items():
         if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
             raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")
-    return {route: destinations[route.destination_topic] for route in sources}
+    return {route: destinations[route.destination_topic] for route in sources}, {name: topic.partitions for name, topic in destinations.items()}
 
 
 def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None) -> list[Comparison]:
@@ -101,7 +106,7 @@ def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None)
 
 
 def command(settings: Settings, as_json: bool = False, resume: str | None = None) -> int:
-    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when all is equal."""
+    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when something was compared and all of it is equal."""
     console = Console(stderr=True)
     begun, memory = time.monotonic(), Memory(resume)
     try:
@@ -122,23 +127,55 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         memory.write()
         print(f"reo verify: interrupted{f'; {resume} has how far it was' if resume else ''}", file=sys.stderr)
         return 130
-    hidden = verification.hidden
-    exit_code = CopyDiffers.exit_code if any(result.difference for result in results) else NotComparable.exit_code if hidden else 0
-    for reason in hidden:
+    verdict = Verdict(results, verification.hidden, [*verification.unseen, *chain.from_iterable(map(unseen.of_partition, results))], known,
+                      time.monotonic() - begun)
+    reasons = [*verification.hidden, *([unseen.nothing(bool(results))] if verdict.exit_code == NothingCompared.exit_code else [])]
+    for reason in reasons:
         print(f"reo verify: {reason}", file=sys.stderr)
-    print((_as_json if as_json else _as_text)(results, hidden, known, time.monotonic() - begun, exit_code))
-    return exit_code
+    print(verdict.as_json() if as_json else verdict)
+    return verdict.exit_code
 
 
-def _as_text(results: Sequence[Comparison], hidden: Sequence[NotComparable], known: int, took_s: float, _: int) -> str:
-    records, differing = sum(result.equal for result in results) - known, sum(bool(result.difference) for result in results)
-    verdict = f"{differing} of {len(results)} partitions differ" if differing else "exact"
-    before = f" ({known} more were compared before)" if known else ""
-    left_out = f"; {len(hidden)} routes can not be compared" if hidden else ""
-    return "\n".join([*map(str, results), f"{records} records compared in {took_s:.1f} s{before}: {verdict}{left_out}"])
+class Verdict(NamedTuple):
+    """What all comparisons say together."""
 
+    results: Sequence[Comparison]
+    hidden: Sequence[NotComparable]
+    """Routes that can not be compared."""
+    unseen: Sequence[Unseen]
+    known: int
+    """Records that were compared before (`--resume`)."""
+    took_s: float
 
-def _as_json(results: Sequence[Comparison], hidden: Sequence[NotComparable], known: int, took_s: float, exit_code: int) -> str:
-    records = sum(result.equal for result in results)
-    return orjson.dumps({"exit_code": exit_code, "records": records, "compared_before": known, "seconds": round(took_s, 3),
-                         "partitions": [result.facts() for result in results], "not_comparable": list(map(str, hidden))}).decode()
+    @property
+    def records(self) -> int:
+        """That were compared, the known ones too."""
+        return sum(result.equal for result in self.results)
+
+    @property
+    def exit_code(self) -> int:
+        """A difference, then what can not be compared, then nothing to compare."""
+        if any(result.difference for result in self.results):
+            return CopyDiffers.exit_code
+        if self.hidden:
+            return NotComparable.exit_code
+        return 0 if self.records else NothingCompared.exit_code
+
+    def __str__(self) -> str:
+        """In words."""
+        differing = sum(bool(result.difference) for result in self.results)
+        verdict = (f"{differing} of {len(self.results)} partitions differ" if differing else "nothing is shown" if not self.records
+                   else "exact in what was compared" if self.unseen else "exact")
+        before = f" ({self.known} more were compared before)" if self.known else ""
+        left_out = f"; {len(self.hidden)} routes can not be compared" if self.hidden else ""
+        not_compared = ["not compared:", *(f"    {one}" for one in self.unseen)] if self.unseen else []
+        summary = f"{self.records - self.known} records compared in {self.took_s:.1f} s{before}: {verdict}{left_out}"
+        return "\n".join([*map(str, self.results), *not_compared, summary])
+
+    def as_json(self) -> str:
+        """For programs."""
+        verdict = "differs" if self.exit_code == CopyDiffers.exit_code else "exact" if self.records else "nothing compared"
+        return orjson.dumps({
+            "exit_code": self.exit_code, "verdict": verdict, "records": self.records, "compared_before": self.known, "seconds": round(self.took_s, 3),
+            "partitions": [result.facts() for result in self.results], "not_compared": [one.facts() for one in self.unseen],
+            "not_comparable": list(map(str, self.hidden))}).decode()

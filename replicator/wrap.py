@@ -10,7 +10,8 @@ name where there are more.
 refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.session`),
 because across batches it is not unique. Here it must not be: it starts again with every batch, and `b` tells batches apart.
 
-A record is refused here when stage two could not have its headers' names as they are at the source (`_refused`). The expression is one for which Spark makes
+A record is refused here when stage two could not have its headers' names as they are at the source (`_refused`), or when Spark has changed its timestamp
+(`_too_old`); one whose timestamp it can not hold at all it refuses itself. The expression is one for which Spark makes
 code (`exists` is not, and with it nothing of the plan is), and of a record without headers it asks no more than whether it has any.
 """
 
@@ -31,14 +32,27 @@ SEQUENCE_BITS = (1 << 33) - 1
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 REFUSED = "a header's name can not be copied unchanged in the source record of"
 """Begins what a query fails with that met such a name; partition and offset follow."""
+TOO_OLD = "Spark changes timestamps before 1582-10-15, as in the source record of"
+"""The same for such a timestamp."""
+GREGORIAN_MS = -12_219_292_800_000
+"""1582-10-15T00:00:00Z. Spark takes what is before it for a date of the Julian calendar, and moves it by days (measured)."""
 
 
 def wrapped(records: DataFrame, identities: Mapping[Route, str], epoch: int) -> DataFrame:
     """The records as the intermediate topics take them: key, value, headers, partition, topic."""
-    own = f.coalesce(_refused(), f.col("headers"), f.array().cast(HEADERS_TYPE))
+    own = f.coalesce(_too_old(), _refused(), f.col("headers"), f.array().cast(HEADERS_TYPE))
     header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identities).cast("binary").alias("value"))
     return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition",
                           _by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
+
+
+def _too_old() -> Column:
+    """NULL, or the failure of the query."""
+    return f.when(f.col("timestamp") < f.timestamp_millis(f.lit(GREGORIAN_MS)), f.raise_error(_where(TOO_OLD)))
+
+
+def _where(said: str) -> Column:
+    return _text(f"{said} ", f.col("topic"), "-", f.col("partition"), " at offset ", f.col("offset"))
 
 
 def _refused() -> Column:
@@ -47,19 +61,31 @@ def _refused() -> Column:
     """
     names = f.concat_ws("", f.col("headers.key"))
     changed = f.contains(names, f.lit("\0")) | f.contains(names, f.lit("\ufffd"))
-    where = _text(f"{REFUSED} ", f.col("topic"), "-", f.col("partition"), " at offset ", f.col("offset"))
-    return f.when(f.col("headers").isNotNull() & changed, f.raise_error(where))
+    return f.when(f.col("headers").isNotNull() & changed, f.raise_error(_where(REFUSED)))
 
 
 def refusal(failure: str) -> RecordRefused | None:
-    """The error for a query that failed at such a name; None for any other failure."""
-    found = re.search(rf"{REFUSED} (\S+)-(\d+) at offset (\d+)", failure)
+    """The error for a query that failed at a record which can not be carried unchanged; None for any other failure."""
+    why = {REFUSED: "it holds a NUL, or is not UTF-8 (or holds U+FFFD, which is what Java reads in place of that)", TOO_OLD: "it would arrive with another one"}
+    found = re.search(rf"({'|'.join(map(re.escape, why))}) (\S+)-(\d+) at offset (\d+)", failure)
     if found is None:
-        return None
-    topic, partition, offset = found.groups()
-    return RecordRefused(f"{found[0]}: it holds a NUL, or is not UTF-8 (or holds U+FFFD, which is what Java reads in place of that). Neither it "
+        return _overflow(failure)
+    said, topic, partition, offset = found.groups()
+    return RecordRefused(f"{found[0]}: {why[said]}. Neither it "
                          "nor what follows it was written; nothing is lost. To go on without this record, leave it out, for example with "
                          f"filter.sql=\"not (topic = '{topic}' and partition = {partition} and offset = {offset})\"", names_the_record=True)
+
+
+def _overflow(failure: str) -> RecordRefused | None:
+    """For a timestamp that has no room in Spark's microseconds: its source fails, in front of any filter."""
+    found = re.search(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value (-?\d+) that overflows", failure)
+    if found is None:
+        return None
+    topic, partition, offset, timestamp_ms = found.groups()
+    return RecordRefused(f"the source record of {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}, which is out of the range that Spark "
+                         "can read (2^63 microseconds around 1970). Neither it nor what follows it was written; nothing is lost. A filter does not help: the "
+                         "record can not even be read. To copy what follows it, begin a copy to a new destination.topic with source.start at "
+                         f"{partition}={int(offset) + 1}", names_the_record=True)
 
 
 def _by_topic(routes: Collection[Route], text: Callable[[Route], str]) -> Column:

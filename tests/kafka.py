@@ -220,7 +220,8 @@ def send(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) 
     for partition, record in records:
         while True:
             try:
-                producer.produce(topic, record.value, record.key, partition, None, delivered, record.timestamp_ms, list(record.headers))
+                # the callback has two places, and the second one is passed over when the first is given, be it None
+                producer.produce(topic, record.value, record.key, partition, delivered, None, record.timestamp_ms, list(record.headers))
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -108,8 +108,10 @@ def test_compaction_on_one_side_is_no_difference(clusters: Clusters, topic: str)
     gone = (0, plain(30)._replace(key=b"key-3", value=None))
     left = [*records[:2], *[row for row in records[20:] if row[1].key != b"key-3"]]
     both_sides(clusters, topic, [*records, gone], left, cleanup_policy="compact")
-    row = as_json(clusters, topic, "verify")["partitions"][0]
+    found = as_json(clusters, topic, "verify")
+    row = found["partitions"][0]
     assert (row["equal"], row["by_key"], row["difference"]) == (9, True, None)
+    assert [(unseen["what"], unseen["partition"]) for unseen in found["not_compared"]] == [("compaction", 0)]
     clusters.destination.write(topic, [(0, changed(records[25][1]))])
     row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][0]
     assert "1 keys do not have the same newest record; of the first one the source has it at offset 25" in row["difference"]
@@ -134,7 +136,7 @@ both partitions together, so behind every 3 or 4 of this one."""
 
 
 @pytest.mark.parametrize("cut", CUT)
-def test_what_retention_took_from_one_side_is_no_difference(clusters: Clusters, topic: str, cut: str) -> None:
+def test_what_retention_took_from_one_side_is_no_difference(clusters: Clusters, topic: str, cut: str, tmp_path: Path) -> None:
     """The comparison begins with the first records that both have, and says so; what differs behind that is found, also when it is the second record."""
     records = spread(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, records)
@@ -142,11 +144,18 @@ def test_what_retention_took_from_one_side_is_no_difference(clusters: Clusters, 
     for cluster, before in ((clusters.source, at_source), (clusters.destination, at_copy)):
         if before:
             first_deleted(cluster, topic, before)
-    zero, one = as_json(clusters, topic, "verify")["partitions"]
+    found = as_json(clusters, topic, "verify")
+    zero, one = found["partitions"]
+    assert [(unseen["what"], unseen["partition"]) for unseen in found["not_compared"]] == [("beginning", 1)]
     assert (zero["equal"], zero["source_begin"], zero["destination_begin"]) == (30, None, None)
     assert (one["source_begin"], one["destination_begin"]) == begun, placed(clusters, topic)
     assert one["equal"] == 30 - begun[0]
-    assert f"from source offset {begun[0]} and destination offset {begun[1]} on, before which one side has no records" in reo(clusters, topic, "verify").stdout
+    file = str(tmp_path / "verified.json")
+    for _ in range(2):  # what an earlier comparison has not seen was not seen
+        text = reo(clusters, topic, "verify", "--resume", file).stdout
+        assert f"from source offset {begun[0]} and destination offset {begun[1]} on, before which one side has no records" in text
+        assert f"    {topic}-1: the records before source offset {begun[0]} and destination offset {begun[1]}\n" in text
+        assert text.endswith(": exact in what was compared\n")
 
 
 def test_a_difference_behind_the_beginning_that_retention_left(clusters: Clusters, topic: str) -> None:
@@ -230,6 +239,15 @@ def test_lists_of_any_size_are_compared_as_records_are(left: str, right: str, le
     assert result.source_offset == (3 * equal if left != right and equal < len(left) else None)
     assert result.destination_offset == (2 * equal if left != right and equal < len(right) else None)
     assert (result.source_next, result.destination_next) == ((3 * equal - 2, 2 * equal - 1) if equal else (-2, -2))
+
+
+def test_places_are_compared_where_a_row_has_one() -> None:
+    """The same records in rows of other source offsets: a difference for a table, none for a topic."""
+    for places_too, equal in ((False, 3), (True, 1)):
+        result = Comparison(Place("t", 0), -2, -2)
+        compared.compare(batches(messages("aba", 3), [2]), batches(messages("aba", 2), [1]), result, 0, lambda _: None, places_too)  # type: ignore[arg-type]
+        assert (result.equal, bool(result.difference)) == (equal, places_too)
+    assert result.difference == "the record of source offset 3 is in the row of 2"
 
 
 class Keyed(Message):

@@ -1,4 +1,6 @@
-"""Names of headers that can not be carried unchanged: librdkafka cuts one at a NUL, Java reads what is not UTF-8 as U+FFFD. Such a record stops the copy."""
+"""What can not be carried unchanged: names of headers (librdkafka cuts one at a NUL, Java reads what is not UTF-8 as U+FFFD) and timestamps that Spark can not
+hold, or changes. Such a record stops the copy.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from replicator import wrap
 from tests import java, librdkafka
 from tests.commands import reo
 from tests.conftest import Start
@@ -21,6 +24,8 @@ GOOD = [Record(b"k%d" % number, b"v", ((name, b"1"), ("x", None), (name, b"2")),
 STOP_AT_END = ["--stop-at-end"]
 ALL = next(re.finditer(r"`(not exists\(headers.*?)`", (ROOT / "docs" / "how-to" / "stops.md").read_text()))[1]
 """What the documentation has for all of them."""
+FIRST_MS, LAST_MS = wrap.GREGORIAN_MS, 2**63 // 1000
+EDGES = [GOOD[0]._replace(timestamp_ms=timestamp_ms) for timestamp_ms in (FIRST_MS, LAST_MS, -1)]
 AT = len(GOOD)
 """The offset of the record that is no good."""
 
@@ -35,6 +40,40 @@ def by_bytes(clusters: Clusters, topic: str) -> None:
     """By a client to which a name is bytes."""
     librdkafka.write(clusters.source.address, topic, 0, [b"\xffnot UTF-8"])
     clusters.source.write(topic, [(1, GOOD[0])])
+
+
+def by_time(timestamp_ms: int) -> Write:
+    """A record of this moment, and in the second partition the last one and the first one that Spark carries."""
+    def write(clusters: Clusters, topic: str) -> None:
+        clusters.source.write(topic, [(0, GOOD[0]._replace(timestamp_ms=timestamp_ms)), *((1, record) for record in EDGES)])
+    return write
+
+
+@pytest.mark.parametrize(("bad", "mode", "said"), [
+    (by_time(FIRST_MS - 1), STOP_AT_END, "Spark changes timestamps before 1582-10-15, as in the source record of {}-0 at offset 6"),
+    (by_time(LAST_MS + 1), [], f"the source record of {{}}-0 at offset 6 has the timestamp {LAST_MS + 1}, which is out of the range that Spark can read")],
+    ids=["too old", "too far"])
+def test_a_timestamp_out_of_range_is_refused(clusters: Clusters, topic: str, start: Start, bad: Write, mode: list[str], said: str) -> None:
+    """Exit code 27 and the record's place, at once; what is copied before has its timestamp, also at the edges of the range."""
+    clusters.source.create(topic, 2, message_timestamp_after_max_ms=str(2**63 - 1))
+    clusters.source.write(topic, [(0, record) for record in GOOD])
+    bad(clusters, topic)
+    service = start(topic, *mode)
+    assert service.ends() == 27, service.tail()
+    line = next(line for line in service.errors if "RecordRefused" in line)
+    assert said.format(topic) in line
+    copy = clusters.destination.read(topic)
+    assert (copy[0], copy[1]) == (GOOD[:len(copy[0])], EDGES[:len(copy[1])])
+
+
+def test_the_errors_that_name_a_record() -> None:
+    """As Spark says them; anything else that fails is none of them."""
+    overflow = ("org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic a-1 partition 3 offset 77 has timestamp value -9223372036854776 "
+                "that overflows when converting to Spark's microsecond-precision TimestampType.")
+    assert "a-1-3 at offset 77 has the timestamp -9223372036854776" in str(wrap.refusal(overflow))
+    assert "source.start at 3=78" in str(wrap.refusal(overflow))
+    assert "it would arrive with another one" in str(wrap.refusal(f"[USER_RAISED_EXCEPTION] {wrap.TOO_OLD} a-1-3 at offset 77 SQLSTATE: P0001"))
+    assert wrap.refusal("java.lang.ArithmeticException: long overflow") is None
 
 
 @pytest.mark.parametrize(("bad", "mode", "leaves_out"), [

@@ -108,6 +108,9 @@ class Taker:
     def send_offsets(self, offsets: object, member: object) -> None:
         """As TransactionalProducer.send_offsets."""
 
+    def flush(self) -> None:
+        """As TransactionalProducer.flush."""
+
     def commit(self) -> None:
         """As TransactionalProducer.commit."""
 
@@ -120,7 +123,7 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
 
     def prepared(records: int) -> Callable[[], None]:
-        destination = KafkaDestination(cast(Any, Taker()))
+        destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
         loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, cast(Any, None), destination, Pulse("deduplicator"))
         loop.intermediate = cast(Any, Recorded(batch(records, own)))
         loop.assigned = {HERE: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.commands import as_json
 from tests.conftest import Start, unique
 from tests.kafka import Clusters, until
 from tests.postgresql import Server
@@ -87,7 +88,7 @@ def test_a_mirror_that_is_ahead_is_a_stop(clusters: Clusters, database: Server, 
 # What was changed behind its back
 
 def test_a_foreign_row_is_a_stop(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
-    """Behind the last row it is found at the start; where a record is to go, by the primary key, and nothing of that transaction is there."""
+    """Behind the last row it is found at the start, and before the next records are written; nothing of that transaction is there."""
     again = copied_before(clusters, database, topic, start)
     insert = f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, %s)'
     database.ask(insert, 1, 1000)
@@ -96,22 +97,42 @@ def test_a_foreign_row_is_a_stop(clusters: Clusters, database: Server, topic: st
     service = begun(clusters, database, topic, start, 200, **again)
     database.ask(insert, 0, 60)
     run(clusters, topic, 100, 200)
-    stopped(service, 25, "ForeignWriter", f"{topic}-0", "(0, 60)")
+    stopped(service, 25, "ForeignWriter", f"{topic}-0", "source_offset 60")
     assert [offset for partition, offset in database.offsets(topic) if partition == 0 and offset >= 60] == [60]
 
 
 def test_missing_rows_are_a_stop_and_an_empty_table_is_none(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
-    """The newest rows can not be gone by themselves. All rows can, by whoever has read them: what comes is copied, what was is not copied again."""
+    """The newest rows can not be gone by themselves: while it runs this is seen before the next records are written, else at the start. All rows can, by
+    whoever has read them: what comes is copied, what was is not copied again.
+    """
     again = copied_before(clusters, database, topic, start)
+    service = begun(clusters, database, topic, start, 200, **again)
     database.ask(f'DELETE FROM "{topic}" WHERE partition = 1 AND source_offset > 40')
+    run(clusters, topic, 100, 200)
+    stopped(service, 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
+    assert max(offset for partition, offset in database.offsets(topic) if partition == 1) == 40
     stopped(start(topic, "deduplicator", **again), 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
     database.ask(f'DELETE FROM "{topic}"')
     service = begun(clusters, database, topic, start, 200, **again)
     assert "all rows were deleted" in service.log
-    run(clusters, topic, 100, 200)
     arrived(database, topic, 100)
     assert database.offsets(topic)[0] == (0, 50)
     service.stop()
+
+
+def test_verify_compares_the_places_of_rows(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
+    """A row that says it is another source record's is a difference; rows of a partition that the source has not are not compared, and that is said."""
+    service = begun(clusters, database, topic, start, 100)
+    run(clusters, topic, 0, 100)
+    arrived(database, topic, 100)
+    service.stop()
+    database.ask(f'INSERT INTO "{topic}" (partition, source_offset) VALUES (%s, 0)', PARTITIONS)
+    to_tables = {"destination_postgresql": database.connection()}
+    exact = as_json(clusters, topic, "verify", **to_tables)
+    assert (exact["records"], [row["what"] for row in exact["not_compared"]]) == (100, ["partitions"])
+    database.ask(f'UPDATE "{topic}" SET source_offset = 60 WHERE partition = 1 AND source_offset = 49')
+    row = as_json(clusters, topic, "verify", exit_code=30, **to_tables)["partitions"][1]
+    assert (row["equal"], row["source_offset"], row["destination_offset"]) == (49, 49, 60)
 
 
 def test_a_table_that_is_gone_is_copied_from_the_beginning(clusters: Clusters, database: Server, topic: str, start: Start) -> None:

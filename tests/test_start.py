@@ -14,7 +14,8 @@ from common import start_at
 from tests.conftest import Start
 from tests.judge import verdict
 from tests.kafka import Cluster, Clusters, plain, spread, until
-from tests.recovering import numbered
+from tests.merging import several
+from tests.recovering import lose_the_frontier, numbered
 from tests.service import Service, met
 from tests.stage_one import feed, frontiers_are_made, wrapped
 from tests.test_bad_input import STOP_S, stopped
@@ -92,6 +93,38 @@ def test_latest_also_after_a_restart_before_the_first_record(clusters: Clusters,
     clusters.source.write(topic, spread(range(RECORDS, RECORDS + 80), PARTITIONS + 1))
     assert start(topic, "--stop-at-end", source_start="latest").ends() == 0
     assert differences_from(clusters, topic, {0: EACH, 1: EACH, 2: EACH, 3: 0}) == []
+
+
+def test_latest_for_a_topic_that_appeared_while_stage_two_was_down(clusters: Clusters, topic: str, start: Start) -> None:
+    """It is copied whole, though nobody saw it come: the group has frontiers of another topic. That one began at its end, with either of two workers."""
+    first, later = f"{topic}-first", f"{topic}-later"
+    rules = {"source_start": "latest", "deduplicator_workers": "2"}
+    source_with_records(clusters, first)
+    service = start(topic, "deduplicator", environment=several(clusters, topic, f"^{topic}-.*", **rules))
+    frontiers_are_made(service, PARTITIONS)
+    assert begun_at(service, first) == dict.fromkeys(range(PARTITIONS), EACH)
+    service.stop()
+    source_with_records(clusters, later)
+    service = start(topic, "deduplicator", environment=several(clusters, topic, f"^{topic}-.*", **rules))
+    until(lambda: begun_at(service, later) == dict.fromkeys(range(PARTITIONS), 0), "the topic that appeared begins at its first records")
+    assert begun_at(service, first) == {}
+    service.stop()
+
+
+def test_latest_where_the_frontiers_of_an_empty_copy_were_lost(clusters: Clusters, topic: str, start: Start) -> None:
+    """The group is deleted after something was sent and before anything arrived: what the source has is copied whole."""
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, "deduplicator", source_start="latest")
+    frontiers_are_made(service, PARTITIONS)
+    clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))
+    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, 0, plain(0))], epoch=1))
+    until(lambda: service.metric("reo_records_dropped_total", reason="stale") == 1, "a record of an old run was dropped")
+    service.stop()
+    lose_the_frontier(clusters.destination, topic)
+    service = start(topic, "deduplicator", source_start="latest")
+    frontiers_are_made(service, PARTITIONS)
+    assert begun_at(service, topic) == dict.fromkeys(range(PARTITIONS), 0)
+    service.stop()
 
 
 def test_going_on_behind_what_another_program_has_copied(clusters: Clusters, topic: str, start: Start) -> None:

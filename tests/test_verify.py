@@ -6,9 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from tests.commands import as_json, reo_with
 from tests.judge import Record
-from tests.kafka import ROOT, Clusters, plain, spread
+from tests.kafka import ROOT, Clusters, plain, spread, until
+from tests.merging import several
 from tests.service import settings
 
 PARTITIONS = 2
@@ -70,6 +73,43 @@ def test_the_first_difference_is_shown(clusters: Clusters, topic: str, anomaly: 
     assert f"{topic}-0: 500 records equal\n" in done.stdout
     assert shown in done.stdout, done.stdout
     assert "1 of 2 partitions differ" in done.stdout
+
+
+def test_nothing_compared_is_nothing_shown(clusters: Clusters, topic: str) -> None:
+    """Exit code 37 and never the word "exact": for topics that never had a record, for a source that retention has emptied, for a pattern that fits nothing."""
+    written(clusters, topic, [], [])
+    never = verify(clusters, topic)
+    assert "there was no record to compare" in never.stderr
+    for cluster in (clusters.source, clusters.destination):
+        cluster.write(topic, spread(range(10), PARTITIONS))
+    assert verify(clusters, topic).returncode == 0
+    clusters.source.admin.delete_records([TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)])
+    until(lambda: verify(clusters, topic).returncode != 0, "retention has emptied the source", 30)
+    emptied = verify(clusters, topic)
+    assert f"{topic}-1: the records before source offset 5 and destination offset 5" in emptied.stdout
+    nowhere = reo_with(several(clusters, topic, f"^{topic}-nowhere.*"), "verify", exit_code=None)
+    assert "no source topic fits" in nowhere.stderr
+    for done in (never, emptied, nowhere):
+        assert done.returncode == 37, done.stdout + done.stderr
+        assert "0 records compared in " in done.stdout
+        assert done.stdout.endswith("nothing is shown\n")
+        assert "exact" not in done.stdout
+
+
+def test_partitions_beyond_the_sources_are_not_compared(clusters: Clusters, topic: str) -> None:
+    """The verdict says so, for people and for programs; what was compared is exact."""
+    records = spread(range(RECORDS), PARTITIONS)
+    clusters.source.create(topic, PARTITIONS)
+    clusters.destination.create(topic, PARTITIONS + 2)
+    clusters.source.write(topic, records)
+    clusters.destination.write(topic, [*records, (PARTITIONS, plain(1))])
+    done = verify(clusters, topic)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"not compared:\n    {topic}: partitions 2 to 3 of the destination: the source has 2\n" in done.stdout
+    assert done.stdout.endswith(": exact in what was compared\n")
+    found = as_json(clusters, topic, "verify")
+    assert found["verdict"] == "exact"
+    assert [(row["what"], row["topic"], row["partition"]) for row in found["not_compared"]] == [("partitions", topic, None)]
 
 
 def test_without_a_copy_it_says_so(clusters: Clusters, topic: str) -> None:

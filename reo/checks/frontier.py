@@ -64,7 +64,8 @@ def _begins(found: Stand, route: Route, source: Topic) -> Iterator[Finding]:
     places = list(map(route.source, range(source.partitions)))
     try:
         check_offsets(found.settings, found.source_admin, {route: source}, ())
-        begins = {place: first_source_offset(found.settings, found.source_admin, place, added=False) for place in places}
+        added = bool(Group(found.settings, found.destination_admin).frontiers())  # of other topics: this one came later
+        begins = {place: first_source_offset(found.settings, found.source_admin, place, added) for place in places}
         yield ok(about, f"{BEGINS} {_listed(begins)}; {_left(found, begins)}")
     except ReoError as wrong:
         yield failed(about, wrong)

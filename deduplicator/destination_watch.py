@@ -1,0 +1,74 @@
+"""The destination topics, asked for now and then while a worker runs: were they deleted and made again, do they end where they have to?
+
+`KafkaDestination.commit` sees a loss with the next records. This sees it also while nothing comes, and before anything is written to a topic that
+was made again, so that the next start finds it empty and copies it whole. Nothing is waited for: what was asked is looked at a second later. What
+the cluster does not answer is asked again; a topic that is not there is met by the next transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from common.errors import DestinationTruncated
+from common.kafka_clients import REQUEST_TIMEOUT_S
+from common.routes import Place
+from common.topics import NO_TOPIC_ID
+
+log = logging.getLogger(__name__)
+EVERY_S = 5.0
+
+
+class DestinationWatch:
+    """The requests on their way, and what their answers have to say."""
+
+    def __init__(self, client: AdminClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self.client = client
+        self.clock = clock
+        self.due = clock() + EVERY_S
+        self.described: dict[str, tuple[str, Future[Any]]] = {}
+        """By topic, the id that it has to have, and the answer."""
+        self.ends: dict[Place, tuple[int, Future[Any]]] = {}
+        """By partition, the least offset of its last record, and the answer."""
+
+    def see(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
+        """Look at answers, and ask anew when it is time: DestinationTruncated for a topic with another id, or a partition that ends before such an offset."""
+        for name in [name for name, (_, answer) in self.described.items() if answer.done()]:
+            self._check_id(name, *self.described.pop(name))
+        for place in [place for place, (_, answer) in self.ends.items() if answer.done()]:
+            self._check_end(place, *self.ends.pop(place))
+        if self.described or self.ends or not topic_ids or self.clock() < self.due:
+            return
+        self.due = self.clock() + EVERY_S
+        answers = self.client.describe_topics(TopicCollection(list(topic_ids)), request_timeout=REQUEST_TIMEOUT_S)
+        self.described = {name: (topic_ids[name], answer) for name, answer in answers.items()}
+        if last_offsets:
+            asked = {TopicPartition(*place): OffsetSpec.latest() for place in last_offsets}
+            ends = self.client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
+            self.ends = {Place(there.topic, there.partition): (last_offsets[Place(there.topic, there.partition)], answer) for there, answer in ends.items()}
+
+    def _check_id(self, name: str, written: str, answer: Future[Any]) -> None:
+        try:
+            now = str(answer.result().topic_id)
+        except KafkaException as failed:
+            log.debug("%s can not be described now: %s", name, failed)
+            return
+        if written and now not in (written, NO_TOPIC_ID):
+            raise DestinationTruncated(f"the destination topic {name} was deleted and made again while it was copied to: what was copied is gone. "
+                                       "Start again to copy it from the beginning, if it is still empty")
+
+    def _check_end(self, place: Place, last_offset: int, answer: Future[Any]) -> None:
+        try:
+            end = int(answer.result().offset)
+        except KafkaException as failed:
+            log.debug("the end of %s can not be read now: %s", place, failed)
+            return
+        if 0 <= end <= last_offset:  # a question that timed out is answered with a negative offset (confluent-kafka 2.16)
+            raise DestinationTruncated(f"{place} lost records while it was copied to: offset {last_offset} was written, the partition ends at {end}. "
+                                       "Copy to a new topic, or restore this one")

@@ -1,0 +1,128 @@
+"""A destination that loses records under a running stage two: a named stop, before anything of the next transaction becomes visible."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import Uuid
+from hypothesis import given
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
+
+from common.errors import DestinationTruncated
+from common.routes import Place
+from deduplicator import destination_watch
+from deduplicator.destination import Output, check_delivered
+from deduplicator.destination_watch import DestinationWatch
+from tests.conftest import Start
+from tests.kafka import Clusters, spread
+from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.test_bad_input import FIRST, PARTITIONS, STOP_S, more_records, numbered, stopped
+
+PLACE = Place("copy", 0)
+
+
+def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
+    """A stage two that has copied FIRST records, and whose destination topic was then deleted and made again under it."""
+    clusters.source.create(topic, PARTITIONS)
+    clusters.source.write(topic, spread(range(FIRST), PARTITIONS))
+    service = start(topic, "deduplicator")
+    frontiers_are_made(service, PARTITIONS)
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(FIRST), PARTITIONS))))
+    clusters.copied(topic, FIRST, STOP_S)
+    before = clusters.destination.topic_id(topic)
+    clusters.destination.delete(topic)
+    clusters.destination.create(topic, PARTITIONS)
+    assert clusters.destination.topic_id(topic) != before
+    return service
+
+
+def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, topic: str, start: Start) -> None:
+    """The next records would be given offsets that were given before: exit code 26, and none of them is there."""
+    service = recreated(clusters, topic, start)
+    clusters.source.write(topic, more_records())
+    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    stopped(service, 26, "DestinationTruncated", topic)
+    assert clusters.destination.read(topic) == {partition: [] for partition in range(PARTITIONS)}
+
+
+def test_a_topic_made_again_is_seen_while_nothing_comes(clusters: Clusters, topic: str, start: Start) -> None:
+    """Exit code 26 without a record; nothing was written to the new topic, so the next start copies it from the beginning, whole."""
+    stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and made again")
+    assert clusters.destination.written(topic) == 0
+    service = start(topic, "deduplicator")
+    frontiers_are_made(service, PARTITIONS)
+    assert all(f"{topic}-{partition}: first frontier, the copy begins at source offset 0" in service.log for partition in range(PARTITIONS))
+    service.stop()
+
+
+@of_hypothesis(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=8), st.integers(1, 8), st.integers(1, 3))
+def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(before: list[tuple[int, int, bool]], lost: int, after: int) -> None:
+    """A log with markers, aborted records and deliveries of unknown offset is never called short; one that lost its last record, and others, always is."""
+    log, output = 0, Output(-1, 0)
+    for aborted, records, reported in before:
+        log += aborted + (aborted > 0)
+        if records:
+            output.sent += records
+            log += records
+            check_delivered(PLACE, output, log - 1)
+            if reported:
+                output = Output(log - 1, 0)
+            log += 1
+    check_delivered(PLACE, Output(output.known, output.sent + after), log + after - 1)
+    if output.known >= 0 and not output.sent:
+        end = max(0, output.known + 1 - lost)
+        with pytest.raises(DestinationTruncated, match="lost records"):
+            check_delivered(PLACE, Output(output.known, after), end + after - 1)
+
+
+class Asked:
+    """An admin client whose answers are given by hand."""
+
+    def __init__(self, topic_id: Uuid, end: int) -> None:
+        self.topic_id = topic_id
+        self.end = end
+        self.calls = 0
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        """The id, at once."""
+        self.calls += 1
+        return {"copy": done(topic_id=self.topic_id)}
+
+    def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
+        """The end, at once."""
+        return {place: done(offset=self.end) for place in asked}
+
+
+def done(**answer: Any) -> Future[Any]:
+    """A future with these attributes as its result."""
+    found: Future[Any] = Future()
+    found.set_result(type("Answer", (), answer))
+    return found
+
+
+SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
+
+
+@pytest.mark.parametrize(("topic_id", "end", "lost"), [
+    (SAME, 8, ""), (SAME, 100, ""), (SAME, -1001, ""), (Uuid(0, 0), 8, ""), (OTHER, 8, "was deleted and made again"), (SAME, 7, "ends at 7"),
+    (SAME, 0, "ends at 0")])
+def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
+    """Offset 7 was written: the partition has to end behind it, and the topic to be the same; no answer is no loss. It is not asked before it is time."""
+    now = 0.0
+    client = Asked(topic_id, end)
+    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
+    watch.see({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 0
+    now = destination_watch.EVERY_S
+    watch.see({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 1
+    if lost:
+        with pytest.raises(DestinationTruncated, match=lost):
+            watch.see({"copy": str(SAME)}, {PLACE: 7})
+    else:
+        watch.see({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 1
