@@ -11,7 +11,6 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -20,6 +19,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
+from common.probe import Probe
+from common.pulse import Pulse
 from common.settings import Settings
 from common.tables import CONNECTION, FRONTIERS, SCHEMA
 
@@ -33,15 +34,15 @@ REFUSED = re.compile(r"password|authentication (failed|method)|pg_hba|(role|data
 """What a server or libpq says when it is no use to ask again. A refused connection has no SQLSTATE (libpq gives none); what is not recognised is asked again,
 and is said when the time is over."""
 APPLICATION_BYTES_MAX = 63
+PROBE_S = 5.0
 
 
-def connect(settings: Settings, role: str, patience_s: float = math.inf, alive: Callable[[], None] = lambda: None) -> Session:
+def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
     """A session in which each statement is a transaction; waits for the server at most so long, then ClusterUnreachable. AccessRefused at once."""
     deadline = time.monotonic() + patience_s
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
     said = ""
     while True:
-        alive()
         try:
             session: Session = psycopg.connect(**_parameters(settings, role), autocommit=True)
             _prepare(session, timeout_ms)
@@ -52,9 +53,16 @@ def connect(settings: Settings, role: str, patience_s: float = math.inf, alive: 
             if str(error) != said:
                 said = str(error)
                 log.warning("the database is waited for: %s", said)
+            if pulse is not None:
+                pulse.wait("database")
             time.sleep(PAUSE_S)
         else:
             return session
+
+
+def probe(settings: Settings, role: str) -> Probe[None]:
+    """Whether the server can be entered, asked by sessions of its own."""
+    return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
 
 
 def check(settings: Settings) -> None:

@@ -54,6 +54,9 @@ class Destination(Protocol):
     def settle(self) -> None:
         """Have everything decided that a failure, or a predecessor, left in doubt, before the frontier is read. Waits as long as the destination is silent."""
 
+    def answers(self) -> bool:
+        """Whether its server has answered lately, as far as that is not seen on the intermediate topics."""
+
     def take_up(self, routes: Collection[Route]) -> None:
         """Routes that have come; StageFailed when what was made for the others does not fit them."""
 
@@ -106,6 +109,7 @@ class KafkaDestination:
             except BufferError:
                 QUEUE_FULL.inc()
                 self._client.poll(0.05)
+                self.producers.current.go_on(f"writing to {place}")
             else:
                 return
 
@@ -130,6 +134,10 @@ class KafkaDestination:
     def settle(self) -> None:
         """Initialise what was thrown away: until then its transaction may be open, and holds readers of the topic back."""
         self.producers.initialise()
+
+    def answers(self) -> bool:
+        """It is the intermediate topics' cluster."""
+        return True
 
     def take_up(self, routes: Collection[Route]) -> None:
         """Batches are made for the least of the topics' limits."""

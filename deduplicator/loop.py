@@ -26,7 +26,8 @@ from confluent_kafka import TopicPartition
 from common import points, tables
 from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
-from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS, Pulse
+from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS
+from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
@@ -100,6 +101,8 @@ class Loop:
         """Of the round at hand, for assigned partitions only."""
         self.through_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
+        self.failed = False
+        """Whether the last transaction was not committed."""
         self.intermediate: Intermediate
         self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
@@ -119,6 +122,7 @@ class Loop:
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
             REREADS.inc()
+            self.failed = True
             if self.work:
                 self.size.failed(self._consumed())
             self.destination.settle()
@@ -152,6 +156,7 @@ class Loop:
             self.destination.abort()
             raise
         points.at("two: committed")
+        self.failed = False
         seconds = time.monotonic() - begun
         TRANSACTION_SECONDS.observe(seconds)
         self.size.committed(self._consumed(), seconds)
@@ -179,6 +184,7 @@ class Loop:
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
         self.assigned.update(start.assigned)
+        self.pulse.lag.keep(self.assigned)  # only now: partitions that are lost with their cluster go on to lag
         for place, state in start.assigned.items():
             FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
         return {place: state.next_offset for place, state in start.assigned.items()}

@@ -22,7 +22,7 @@ from psycopg import sql
 from common import points, postgresql
 from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
-from common.postgresql import Session
+from common.postgresql import PROBE_S, Session
 from common.routes import Place, Route
 from deduplicator.destination import Output
 from deduplicator.rows import BEGIN, COLUMNS, END, packed
@@ -43,6 +43,8 @@ class PostgresqlDestination:
     def __init__(self, keeper: TableKeeper, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
         self.keeper = keeper
         self.repeat = repeat
+        self.probe = postgresql.probe(keeper.settings, f"{keeper.role}-probe")
+        self.probe.start("database", PROBE_S)
         self.outputs: dict[Place, Output] = {}
         """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
         self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
@@ -85,11 +87,16 @@ class PostgresqlDestination:
         """Have a session. What another one left is decided when the frontiers are taken over."""
         self.keeper.session  # noqa: B018  (waits)
 
+    def answers(self) -> bool:
+        """Asked by a thread of its own."""
+        return self.probe.has_answered
+
     def take_up(self, routes: Collection[Route]) -> None:
         """Tables are made when their partitions are taken over."""
 
     def close(self) -> None:
         """End the session."""
+        self.probe.close()
         self.keeper.close()
 
     def _copy(self, session: Session, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:

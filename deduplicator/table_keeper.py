@@ -90,7 +90,7 @@ class TableKeeper:
     def session(self) -> Session:
         """Waits as long as the server is silent."""
         if self._session is None or self._session.closed:
-            self._session = postgresql.connect(self.settings, self.role, alive=self.in_group.alive)
+            self._session = postgresql.connect(self.settings, self.role, pulse=self.in_group.pulse)
         return self._session
 
     def close(self) -> None:
@@ -173,6 +173,7 @@ class TableKeeper:
                 if not isinstance(error, ClusterUnreachable):
                     raise error from None
                 log.warning("%s", error)
+                self.in_group.pulse.wait("database")
                 self.close()
                 time.sleep(PAUSE_S)
 

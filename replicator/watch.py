@@ -26,6 +26,8 @@ HOLE_S = 5.0
 """How long a hole may stay: a retry inside Spark would have filled it by then."""
 STALL_S = 45.0
 """How long a partition may have visible records and not move. Real-Time Mode retries a read out of range at offset 0 for ever."""
+SLOW_S = 15.0
+"""After which such a partition makes stage one not ready."""
 
 
 @dataclass(slots=True)
@@ -80,6 +82,10 @@ class Watch:
         self.patience_s = STALL_S
         if self.filters:  # nothing tells whether a batch gets on; `availableNow` reads all in one, and fails where it can not read
             self.patience_s = math.inf if self.settings.stop_at_end else STALL_S + self.settings.number("replicator.batch_s")
+
+    def gets_on(self) -> bool:
+        """Whether each partition has moved lately, or has nothing to move; taken for granted with a filter, where nothing tells."""
+        return self.filters or all(time.monotonic() - since <= SLOW_S for since in self.moved_at.values())
 
     def wrote_nothing(self) -> bool:
         """Whether the intermediate topics are as they were before the run."""

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Message
 
 from common.frontier import Frontier, RuleState
-from common.metrics import Pulse
+from common.pulse import Pulse
 from common.records import Consumed, Headers
 from common.routes import Place, Route
 from common.settings import load

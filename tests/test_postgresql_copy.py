@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 
 from common import permissions, tables
 from common.errors import Fenced, RecordRefused, SettingsInvalid
+from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import load
 from deduplicator.destination import Output
@@ -150,7 +151,7 @@ def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]
     database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
     name = topic[-40:]
     given = load(GOOD | {"REO_DESTINATION_POSTGRESQL": database.connection(), "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema", "REO_SOURCE_TOPIC": name})
-    in_group = SimpleNamespace(alive=lambda: None, commits=lambda _: {})
+    in_group = SimpleNamespace(pulse=Pulse("test"), commits=lambda _: {})
     keeper = TableKeeper(given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, in_group))
     made = PostgresqlDestination(keeper, lambda _: None)
     keeper.found([Place(f"{name}-proxy", 0)])
