@@ -84,6 +84,7 @@ class KafkaDestination:
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
+        self.producers.current.go_on(f"writing to {place}")
         produce, (topic, partition) = client.produce, place
         output = self.outputs.get(place)
         *most, last = records

@@ -21,6 +21,7 @@ from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.joined import Joined
 from deduplicator.keeper import InGroup
+from deduplicator.limit import CallLimit
 from deduplicator.loop import Loop
 from deduplicator.provenance import sifting
 from deduplicator.start import Starter
@@ -71,7 +72,7 @@ class Worker:
         self.destination.settle()  # before the frontier is read: what a predecessor left open is ended now
         points.at("two: initialised")
         self.starter = Starter(settings, self.routes, in_group, keeper)
-        self.loop = Loop(settings, self.routes, self.starter, self.destination, self.pulse, sifting(settings))
+        self.loop = Loop(settings, self.routes, self.starter, self.destination, self.pulse, sifting(settings, CallLimit(self.pulse.beat)))
         self.intermediate = self.loop.intermediate = Intermediate(
             stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
         if self.routes:

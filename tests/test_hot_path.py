@@ -85,7 +85,7 @@ class Recorded:
     def __init__(self, messages: list[Consumed]) -> None:
         self.messages = messages
 
-    def batches(self, records_max: int) -> Iterator[list[Consumed]]:
+    def batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
         """As Intermediate.batches."""
         for begin in range(0, records_max, BATCH_RECORDS):
             yield self.messages[begin:begin + BATCH_RECORDS]
@@ -110,6 +110,9 @@ class Taker:
 
     def commit(self) -> None:
         """As TransactionalProducer.commit."""
+
+    def go_on(self, doing: str) -> None:
+        """As TransactionalProducer.go_on."""
 
     def poll(self, seconds: float) -> None:
         """As Producer.poll."""
