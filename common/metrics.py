@@ -30,6 +30,8 @@ LAG_SECONDS = Gauge("reo_lag_seconds", "For how long the first record that waits
                     ("stage", *PLACE), multiprocess_mode="livemostrecent")
 SOURCE_END = Gauge("reo_source_end_offset", "End of a source partition for read_committed readers: its last stable offset.", PLACE,
                    multiprocess_mode="livemostrecent")
+SOURCE_OPEN = Gauge("reo_source_open_transaction_seconds", "For how long a transaction of the source has held a partition back: its last stable offset stands "
+                    "still below its end. 0 when none does.", PLACE, multiprocess_mode="livemostrecent")
 FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PLACE, multiprocess_mode="livemostrecent")
 EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent")
 RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
@@ -41,7 +43,8 @@ SOURCE_REFUSED = Counter("reo_source_refused", "Times that a source candidate wa
 SOURCE_UNHEALTHY = Counter("reo_source_unhealthy", "Times that no source candidate could be copied from.")
 SOURCE_SWITCHES = Counter("reo_source_switches", "Changes to this source candidate from another one.", CANDIDATE)
 SOURCE_CONNECTIONS = Counter("reo_source_connections", "Runs that were planned on this source candidate.", CANDIDATE)
-SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partitions' ends at a source candidate.", CANDIDATE, multiprocess_mode="livemostrecent")
+SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partitions' last stable offsets at a source candidate.", CANDIDATE,
+                              multiprocess_mode="livemostrecent")
 SOURCE_LAGGED = Counter("reo_source_lag_threshold_exceeded", "Times that this source candidate, being copied from, was too far behind another.", CANDIDATE)
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
 PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PLACE, multiprocess_mode="livemostrecent")

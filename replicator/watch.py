@@ -7,6 +7,7 @@ From the two, and from the source's own offsets, `verdict` finds what only a new
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from common import points, positions, topics
 from common.candidates import request_timeout_s
 from common.lag import Lag
-from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
+from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
 from common.positions import Committed
 from common.routes import Place, Route
@@ -22,6 +23,9 @@ from common.settings import Settings
 from replicator.clients import Clients
 from replicator.run import Event, Plan
 
+log = logging.getLogger(__name__)
+OPEN_S = 60.0
+"""After which a transaction of the source is said in the log; Kafka's own default time-out of one."""
 HOLE_S = 5.0
 """How long a hole may stay: a retry inside Spark would have filled it by then."""
 STALL_S = 45.0
@@ -37,6 +41,9 @@ class Sample:
     sources: dict[Route, topics.Topic]
     source_beginnings: dict[Place, int]
     source_ends: dict[Place, int]
+    """What can be read: the last stable offsets."""
+    source_high_watermarks: dict[Place, int]
+    """Beyond them are open transactions."""
     intermediate_ends: dict[Place, int]
     newest: dict[Place, Origin]
     commits: dict[Place, Committed]
@@ -67,6 +74,9 @@ class Watch:
     """With a filter: by source partition, how far Spark has read in batches that are done, whatever of it passed."""
     through_ms: dict[Place, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as far as seen."""
+    open_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
+    """The last stable offset, and since when it is that."""
+    said_open: set[Place] = field(default_factory=set)
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     began: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions before the run."""
@@ -103,8 +113,9 @@ class Watch:
         sources = self.sources()
         beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
-        return Sample(sources, positions.beginnings(client, at_source),
-                      positions.ends(client, at_source, committed_only=True), ends, newest, commits)
+        high_watermarks = positions.ends(client, at_source)  # before the last stable offsets: what is written between is no open transaction
+        return Sample(sources, positions.beginnings(client, at_source), positions.ends(client, at_source, committed_only=True), high_watermarks,
+                      ends, newest, commits)
 
     def verdict(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source is another topic now."""
@@ -124,7 +135,7 @@ class Watch:
             return "stalled"
         lags = {place: self._lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
-            self.lag.report(self.at_source[place], lag, self.through_ms.get(place))
+            self.lag.report(self.at_source[place], lag + self._open(place, sample, now), self.through_ms.get(place))
             SOURCE_END.labels(*map(str, self.at_source[place])).set(sample.source_ends[self.at_source[place]])
             if lag == 0 and place not in unread:
                 self.moved_at[place] = now
@@ -166,6 +177,22 @@ class Watch:
         Real-Time Mode does not: at offset 0 it retries a read out of range for ever, and when nothing visible follows, nothing else would.
         """
         return sample.source_beginnings[self.at_source[place]] > max(self.positions[place], self.nothing_until.get(place, 0))
+
+    def _open(self, place: Place, sample: Sample, now: float) -> int:
+        """The offsets behind the last stable one: they wait for a transaction of the source to be decided, and stage one with them."""
+        there = self.at_source[place]
+        stable, waiting = sample.source_ends[there], sample.source_high_watermarks[there] - sample.source_ends[there]
+        if waiting <= 0 or self.open_since.get(place, (-1, now))[0] != stable:
+            self.open_since[place] = (stable, now)
+        held_s = now - self.open_since[place][1] if waiting > 0 else 0.0
+        SOURCE_OPEN.labels(*map(str, there)).set(held_s)
+        if held_s > OPEN_S and place not in self.said_open:
+            self.said_open.add(place)
+            log.warning("an open transaction of the source holds %s at offset %d: the %d offsets from there on can not be copied before it is decided",
+                        there, stable, waiting)
+        elif waiting <= 0:
+            self.said_open.discard(place)
+        return max(0, waiting)
 
     def _lag(self, place: Place, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""
