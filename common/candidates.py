@@ -38,11 +38,13 @@ class Look(NamedTuple):
     beginnings: dict[Place, int]
     """By source partition, like all of it."""
     ends: dict[Place, int]
+    stable: dict[Place, int]
+    """The last stable offsets: what can be copied from it."""
 
     @property
     def watermark(self) -> int:
-        """How far it is, all topics and partitions together: what candidates are compared by."""
-        return sum(self.ends.values())
+        """How far it can be copied, all topics and partitions together: what candidates are compared by. One with a transaction that hangs falls behind."""
+        return sum(self.stable.values())
 
 
 def look(settings: Settings, known: Sources | None = None) -> Look | ReoError:
@@ -51,7 +53,8 @@ def look(settings: Settings, known: Sources | None = None) -> Look | ReoError:
         client = admin(settings.source, settings)  # each thread has its own
         sources = known if known is not None else topics.sources(settings, client, request_timeout_s(settings))
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        return Look(settings, sources, positions.beginnings(client, places), positions.ends(client, places))
+        return Look(settings, sources, positions.beginnings(client, places), positions.ends(client, places),
+                    positions.ends(client, places, committed_only=True))
     except ReoError as failed:
         SOURCE_ERRORS.labels(settings.source.bootstrap_servers, type(failed).__name__).inc()
         return failed

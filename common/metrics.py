@@ -2,14 +2,12 @@
 
 prometheus-client's multiprocess mode is the channel: each process maps a file of its own, so what a killed process had
 counted is not lost. The supervisor sets PROMETHEUS_MULTIPROC_DIR for its children before they import this module. Health
-is read from the same place (`reo.health`): a process says that it is alive and ready with two gauges.
+is read from the same place (`reo.health`): a process says with gauges that it lives, and is ready or what it waits for (`common.pulse`).
 
 Labels are bounded: stages, topics, partitions, workers and fixed words.
 """
 
 from __future__ import annotations
-
-import time
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -27,11 +25,13 @@ REREADS = Counter("reo_frontier_rereads", "Times that stage two read its frontie
 COPY_SECONDS = Histogram("reo_copy_seconds", "From a record's timestamp to its commit at the destination: the first of each partition in a transaction.",
                          ("topic",), buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600))
 TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PLACE)
-LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, live.", ("stage", *PLACE), multiprocess_mode="livemostrecent")
-LAG_SECONDS = Gauge("reo_lag_seconds", "For how long the first record that waits for a stage has waited, at most.", ("stage", *PLACE),
-                    multiprocess_mode="livemostrecent")
+LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, as last known.", ("stage", *PLACE), multiprocess_mode="livemostrecent")
+LAG_SECONDS = Gauge("reo_lag_seconds", "For how long the first record that waits for a stage has waited, at most; it grows while a server does not answer.",
+                    ("stage", *PLACE), multiprocess_mode="livemostrecent")
 SOURCE_END = Gauge("reo_source_end_offset", "End of a source partition for read_committed readers: its last stable offset.", PLACE,
                    multiprocess_mode="livemostrecent")
+SOURCE_OPEN = Gauge("reo_source_open_transaction_seconds", "For how long a transaction of the source has held a partition back: its last stable offset stands "
+                    "still below its end. 0 when none does.", PLACE, multiprocess_mode="livemostrecent")
 FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PLACE, multiprocess_mode="livemostrecent")
 EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent")
 RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
@@ -43,29 +43,14 @@ SOURCE_REFUSED = Counter("reo_source_refused", "Times that a source candidate wa
 SOURCE_UNHEALTHY = Counter("reo_source_unhealthy", "Times that no source candidate could be copied from.")
 SOURCE_SWITCHES = Counter("reo_source_switches", "Changes to this source candidate from another one.", CANDIDATE)
 SOURCE_CONNECTIONS = Counter("reo_source_connections", "Runs that were planned on this source candidate.", CANDIDATE)
-SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partitions' ends at a source candidate.", CANDIDATE, multiprocess_mode="livemostrecent")
+SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partitions' last stable offsets at a source candidate.", CANDIDATE,
+                              multiprocess_mode="livemostrecent")
 SOURCE_LAGGED = Counter("reo_source_lag_threshold_exceeded", "Times that this source candidate, being copied from, was too far behind another.", CANDIDATE)
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
 PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PLACE, multiprocess_mode="livemostrecent")
-HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last went round its loop.", ("stage", "worker"), multiprocess_mode="livemostrecent")
-READY = Gauge("reo_ready", "1 when a process does its work.", ("stage", "worker"), multiprocess_mode="livemostrecent")
+HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last got on by a step.", ("stage", "worker"), multiprocess_mode="livemostrecent")
+READY = Gauge("reo_ready", "1 when a process does its work: its servers answer, and it copies, or nothing waits.", ("stage", "worker"),
+              multiprocess_mode="livemostrecent")
+WAITING = Gauge("reo_waiting", "1 for what a process that is not ready waits for.", ("stage", "worker", "reason"), multiprocess_mode="livemostrecent")
 
 DROP_REASONS = ("duplicate", "stale", "hole", "filtered", "cycle", "parked", "read-up-to")
-
-
-class Pulse:
-    """One process's sign of life."""
-
-    def __init__(self, stage: str, worker: int = 0) -> None:
-        self.heartbeat = HEARTBEAT.labels(stage, str(worker))
-        self.readiness = READY.labels(stage, str(worker))
-        self.beat()
-        self.ready(False)
-
-    def beat(self) -> None:
-        """Say that the loop goes round."""
-        self.heartbeat.set(time.time())
-
-    def ready(self, yes: bool) -> None:
-        """Say whether the work is being done."""
-        self.readiness.set(1 if yes else 0)

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
@@ -94,6 +94,18 @@ def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = Fa
 def beginnings(client: AdminClient, places: Iterable[Place]) -> dict[Place, int]:
     """The first offset that each partition still has."""
     return listed(client, places, OffsetSpec.earliest())
+
+
+def ends_by(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:
+    """The same, by a reader, with every partition in one request; ClusterUnreachable and the like unless all are answered."""
+    try:
+        answers = reader.offsets_for_times([TopicPartition(*place, OFFSET_END) for place in places], timeout_s)
+        for answer in answers:
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+    except KafkaException as failed:
+        raise translate(failed.args[0], "reading the ends of topics") from None
+    return {Place(answer.topic, answer.partition): answer.offset for answer in answers}
 
 
 def committed(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, Committed]:

@@ -11,8 +11,8 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import errors, sql
@@ -20,12 +20,15 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
+from common.probe import Probe
+from common.pulse import Pulse
 from common.settings import Settings
 from common.tables import CONNECTION, FRONTIERS, SCHEMA
 
 log = logging.getLogger(__name__)
-Session = psycopg.Connection[TupleRow]
+Answer = TypeVar("Answer")
 PAUSE_S = 0.2
+LOOK_S = 0.1
 ANSWER_S = 5
 """For one attempt to connect, and for a lock."""
 REFUSED = re.compile(r"password|authentication (failed|method)|pg_hba|(role|database) .* does not exist|permission denied|not permitted|certificate|"
@@ -33,17 +36,40 @@ REFUSED = re.compile(r"password|authentication (failed|method)|pg_hba|(role|data
 """What a server or libpq says when it is no use to ask again. A refused connection has no SQLSTATE (libpq gives none); what is not recognised is asked again,
 and is said when the time is over."""
 APPLICATION_BYTES_MAX = 63
+SOCKET = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+"""A server whose machine is gone is found out by the kernel: no statement has a time-out of its own."""
+PROBE_S = 5.0
 
 
-def connect(settings: Settings, role: str, patience_s: float = math.inf, alive: Callable[[], None] = lambda: None) -> Session:
+class Session(psycopg.Connection[TupleRow]):
+    """A connection that calls `on_wait` again and again while it waits for the server, with the seconds that this has lasted. It may raise."""
+
+    on_wait: Callable[[float], None] = staticmethod(lambda _: None)
+
+    def wait(self, gen: Generator[Any, Any, Answer], interval: float = LOOK_S, timeout: float | None = None) -> Answer:
+        """What every statement, and every part of a COPY, waits in."""
+        return super().wait(self._watched(gen), interval, timeout)
+
+    def _watched(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
+        began = time.monotonic()
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                self.on_wait(time.monotonic() - began)
+                state = gen.send(ready)
+        except StopIteration as done:
+            return cast(Answer, done.value)
+
+
+def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
     """A session in which each statement is a transaction; waits for the server at most so long, then ClusterUnreachable. AccessRefused at once."""
     deadline = time.monotonic() + patience_s
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
     said = ""
     while True:
-        alive()
         try:
-            session: Session = psycopg.connect(**_parameters(settings, role), autocommit=True)
+            session = Session.connect(**_parameters(settings, role), autocommit=True)
             _prepare(session, timeout_ms)
         except psycopg.Error as failed:
             error = _not_entered(settings, failed)
@@ -52,9 +78,16 @@ def connect(settings: Settings, role: str, patience_s: float = math.inf, alive: 
             if str(error) != said:
                 said = str(error)
                 log.warning("the database is waited for: %s", said)
+            if pulse is not None:
+                pulse.wait("database")
             time.sleep(PAUSE_S)
         else:
             return session
+
+
+def probe(settings: Settings, role: str) -> Probe[None]:
+    """Whether the server can be entered, asked by sessions of its own."""
+    return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
 
 
 def check(settings: Settings) -> None:
@@ -80,7 +113,7 @@ def is_there(session: Session, name: sql.Identifier) -> bool:
 
 def _parameters(settings: Settings, role: str) -> dict[str, Any]:
     """What is given wins, but for what we depend on; `read-write` finds the primary among several hosts."""
-    usual = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write"}
+    usual = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
     name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
     return usual | conninfo_to_dict(settings.text(CONNECTION)) | {"application_name": name, "client_encoding": "UTF8"}
 

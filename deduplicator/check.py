@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from confluent_kafka import Consumer
 
 from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
+from common.kafka_clients import REQUEST_TIMEOUT_S
 from common.metrics import TORN
 from common.positions import visible
 from common.records import Consumed, headers_of
@@ -62,11 +63,11 @@ class Surplus:
 
 
 def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beginnings: Mapping[Place, int], ends: Mapping[Place, int],
-                      compacted: AbstractSet[str]) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
+                      compacted: AbstractSet[str], alive: Callable[[], None] = lambda: None) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
     """Read each destination partition after its known record; where the output stands, and what is there beyond the frontier.
 
     Retention takes the oldest records, so what it took begins before `beginnings`; compaction (of the topics named) takes any, so there
-    fewer records than were sent prove nothing.
+    fewer records than were sent prove nothing. `alive` is called for each record; ClusterUnreachable when none comes for a while.
     """
     for place, frontier in frontiers.items():
         if frontier.destination_known >= ends[place]:
@@ -75,7 +76,8 @@ def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
     counted = dict.fromkeys(frontiers, 0)
     outputs = {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}
     surplus: dict[Place, Surplus] = {}
-    for message in visible(reader, begins):
+    for message in visible(reader, begins, REQUEST_TIMEOUT_S):
+        alive()
         place, offset = Place(message.topic(), message.partition()), message.offset()
         if counted[place] < frontiers[place].sent:
             counted[place] += 1

@@ -67,6 +67,9 @@ class Destination(Protocol):
         `topic_ids` are those that the frontiers speak of, by destination topic.
         """
 
+    def answers(self) -> bool:
+        """Whether its server has answered lately, as far as that is not seen on the intermediate topics."""
+
     def take_up(self, routes: Collection[Route]) -> None:
         """Routes that have come; StageFailed when what was made for the others does not fit them."""
 
@@ -95,6 +98,7 @@ class KafkaDestination:
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
+        self.producers.current.go_on(f"writing to {place}")
         produce, (topic, partition) = client.produce, place
         output = self.outputs.get(place)
         *most, last = records
@@ -121,6 +125,7 @@ class KafkaDestination:
             except BufferError:
                 QUEUE_FULL.inc()
                 self._client.poll(0.05)
+                self.producers.current.go_on(f"writing to {place}")
             else:
                 return
 
@@ -150,6 +155,10 @@ class KafkaDestination:
     def watch(self, topic_ids: Mapping[str, str]) -> None:
         """Ids of the topics, and ends of the partitions that are this copy's alone."""
         self.watcher.see(topic_ids, {place: output.last_offset for place, output in self.outputs.items() if output != UNCOUNTED})
+
+    def answers(self) -> bool:
+        """It is the intermediate topics' cluster."""
+        return True
 
     def take_up(self, routes: Collection[Route]) -> None:
         """Batches are made for the least of the topics' limits."""

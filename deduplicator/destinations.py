@@ -41,7 +41,7 @@ def _producers(settings: Settings, number: int, routes: Collection[Route], in_gr
     def producer(letter: str) -> TransactionalProducer:
         lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
-        return TransactionalProducer(make, timeout_s, in_group.alive, lost.by)
+        return TransactionalProducer(make, timeout_s, in_group.pulse, lost.by)
     return InTurn(producer("a"), producer("b")), lambda more: _batch_bytes_max(in_group, more) >= batch_bytes_max
 
 

@@ -26,6 +26,8 @@ from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
+FEW_RECORDS = 20
+"""In a batch where a user's function sees each record: the time is looked at between batches, and a poll is owed every ten minutes (max.poll.interval.ms)."""
 BATCH_RECORDS = 1000
 """So few that what is made for them stays in the processor's cache: 20,000 at once take half as long again (measured)."""
 PURGE_EVERY_S = 10.0
@@ -57,11 +59,11 @@ class Intermediate:
         """Join the group, or, as a member, join again: when the group's leader does that, the partitions are shared out anew."""
         self.consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def batches(self, records_max: int) -> Iterator[list[Consumed]]:
-        """What is there now, in batches, at most `records_max` records; waits WAIT_S for the first, so that a lone record is not held up."""
+    def batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed]]:
+        """What is there now, in batches, at most `records_max` records, none after `seconds_max`; waits WAIT_S for the first: a lone record is not held up."""
         first = self.consumer.poll(WAIT_S)
         batch = [first] if first is not None else []
-        asked = 1
+        asked, until = 1, time.monotonic() + seconds_max
         while batch:
             for message in batch:
                 error = message.error()
@@ -69,9 +71,9 @@ class Intermediate:
                     raise self._failed(error)
             yield cast(list[Consumed], batch)
             records_max -= len(batch)
-            if len(batch) < asked or records_max <= 0:  # that was all that is there
+            if len(batch) < asked or records_max <= 0 or time.monotonic() > until:  # the first: that was all that is there
                 return
-            asked = min(records_max, BATCH_RECORDS)
+            asked = min(records_max, batch_max)
             batch = self.consumer.consume(asked, 0)
 
     def _failed(self, error: KafkaError) -> Exception:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -19,6 +19,7 @@ from common.frontier import Frontier
 from common.group import Group
 from common.kafka_clients import admin, reader
 from common.positions import Committed
+from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.check import Surplus, held_against_data
@@ -62,9 +63,9 @@ class Keeper(Protocol):
 class InGroup:
     """The frontiers that are the group's commits, and the clients to ask with."""
 
-    def __init__(self, settings: Settings, alive: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, pulse: Pulse) -> None:
         self.settings = settings
-        self.alive = alive
+        self.pulse = pulse
         self.reader = reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
         self.group = Group(settings, self.admin)
@@ -81,10 +82,11 @@ class InGroup:
     def has_frontiers(self) -> bool:
         """Whether the group has a frontier, of whatever partition."""
         while True:
-            self.alive()
+            self.pulse.beat()
             try:
                 return bool(self.group.frontiers())
             except ClusterUnreachable as silent:
+                self.pulse.wait("destination")
                 log.warning("whether there are frontiers can not be read yet: %s", silent)
                 time.sleep(0.2)
 
@@ -92,7 +94,7 @@ class InGroup:
         """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
         undecided_since: float | None = None
         while True:
-            self.alive()
+            self.pulse.beat()
             try:
                 places = self.places(names)
                 try:
@@ -106,9 +108,11 @@ class InGroup:
                 if time.monotonic() > undecided_since + self.undecided_s:
                     raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
                 log.warning("the frontier can not be read yet: %s", hanging)
+                self.pulse.wait("transaction")
             except ClusterUnreachable as silent:
                 undecided_since = None
                 log.warning("the frontier can not be read yet: %s", silent)
+                self.pulse.wait("destination")
             time.sleep(0.2)
 
 
@@ -148,11 +152,15 @@ class KafkaKeeper:
         undecided_s = self.in_group.undecided_s
         deadline = time.monotonic() + undecided_s
         while True:
-            self.in_group.alive()
-            beginnings, ends = (ask(client, frontiers) for ask in (positions.beginnings, positions.ends))
-            decided = positions.ends(client, frontiers, committed_only=True) == ends
+            self.in_group.pulse.beat()
             try:
-                return held_against_data(self.in_group.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted)
+                beginnings, ends = (ask(client, frontiers) for ask in (positions.beginnings, positions.ends))
+                decided = positions.ends(client, frontiers, committed_only=True) == ends
+                return held_against_data(self.in_group.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted, self.in_group.pulse.beat)
+            except ClusterUnreachable as silent:
+                log.warning("the destination can not be held against the frontier yet: %s", silent)
+                self.in_group.pulse.wait("destination")
+                deadline = time.monotonic() + undecided_s
             except DestinationTruncated as missing:
                 if decided:
                     raise
@@ -161,6 +169,7 @@ class KafkaKeeper:
                     raise HangingTransaction(f"a transaction on {where} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
                                              "`reo recover` names the command that aborts it; then start again") from None
                 log.info("waiting for a transaction on %s to be decided: %s", where, missing)
+                self.in_group.pulse.wait("transaction")
                 time.sleep(0.2)
 
 

@@ -9,8 +9,8 @@
 
 The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
 gone on from: the same path as after an assignment. No transaction is open across a poll, so partitions are never given up
-with one. Steps 1 and 2 alternate until nothing more is there or the transaction is full: a batch is small, so that a processor's cache holds
-all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its partition.
+with one. Steps 1 and 2 alternate until their time is over, nothing more is there, or the transaction is full: a batch is small, so that a processor's cache
+holds all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import points, tables
+from common import mapping, points, tables
 from common.errors import RecordRefused, SourceRecreated
 from common.frontier import RuleState
-from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS, Pulse
+from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS
+from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
-from deduplicator.intermediate import Intermediate, PositionGone
+from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
 from deduplicator.invisible import move_over
 from deduplicator.rule import decide
 from deduplicator.sieve import Sifted, Sifting
@@ -54,6 +55,8 @@ class Work:
     """Of the intermediate topic."""
     records: list[Record] = field(default_factory=list)
     """The accepted ones, unwrapped."""
+    runs: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
+    """Where they go, unless the route is one to one: decided before the transaction is begun, since a user's function may do it."""
     source_offsets: list[int] = field(default_factory=list)
     """Theirs."""
     last: tuple[Batch, int] | None = None
@@ -124,25 +127,31 @@ class Loop:
         """Of the round at hand, for assigned partitions only."""
         self.through_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
+        self.failed = False
+        """Whether the last transaction was not committed."""
         self.intermediate: Intermediate
         self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
         self.sieve = sieve
+        functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
+        self.batch_max = FEW_RECORDS if sieve or functions else BATCH_RECORDS
 
     def round(self) -> None:
         """Steps 1 to 6, or the way back after a failure."""
         self.pulse.beat()
         self.work = {}
         try:
-            for messages in self.intermediate.batches(self.size.records):
+            for messages in self.intermediate.batches(self.size.records, self.size.seconds, self.batch_max):
                 points.at("two: consumed")
                 self.decide(messages)
+                self.pulse.beat()
             if self.work:
                 points.at("two: decided")
                 self.transact()
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
             REREADS.inc()
+            self.failed = True
             if self.work:
                 self.size.failed(self._consumed())
             self.destination.settle()
@@ -162,7 +171,10 @@ class Loop:
                     self.starter.gaps.add(place)
                     raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
                 sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
+                known = len(work.records)
                 work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
+                if state.spread:
+                    work.runs += state.spread(work.records[known:])
 
     def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
@@ -183,6 +195,7 @@ class Loop:
             self.destination.abort()
             raise
         points.at("two: committed")
+        self.failed = False
         seconds = time.monotonic() - begun
         TRANSACTION_SECONDS.observe(seconds)
         self.size.committed(self._consumed(), seconds)
@@ -210,6 +223,7 @@ class Loop:
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
         self.assigned.update(start.assigned)
+        self.pulse.lag.keep(self.assigned)  # only now: partitions that are lost with their cluster go on to lag
         for place, state in start.assigned.items():
             FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
         return {place: state.next_offset for place, state in start.assigned.items()}
@@ -237,7 +251,7 @@ class Loop:
             self.destination.outputs[output] = Output(surplus.known, 0)
             if not surplus.records:
                 state.surplus = None
-        for there, run in state.spread(records) if state.spread else [(output, records)]:
+        for there, run in work.runs if state.spread else [(output, records)]:
             if run:
                 self.destination.write(there, run, () if state.spread else source_offsets)
         if work.parked:

@@ -12,6 +12,7 @@ and is committed once more.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -23,14 +24,15 @@ from psycopg import sql
 from common import points, postgresql
 from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
-from common.postgresql import Session
+from common.postgresql import PROBE_S, Session
 from common.routes import Place, Route
 from deduplicator.destination import Output
 from deduplicator.rows import BEGIN, COLUMNS, END, packed
-from deduplicator.table_keeper import TableKeeper
+from deduplicator.table_keeper import LATE, TableKeeper
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Record
 
+LATE_MOST = 3
 CHUNK_RECORDS = 1000
 """What is packed at once: as with batches, so few that they stay in the processor's cache."""
 COPY = f"COPY {{}} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
@@ -44,6 +46,10 @@ class PostgresqlDestination:
     def __init__(self, keeper: TableKeeper, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
         self.keeper = keeper
         self.repeat = repeat
+        self.late = 0
+        """How many transactions of a single record were not over in time, one after the other."""
+        self.probe = postgresql.probe(keeper.settings, f"{keeper.role}-probe")
+        self.probe.start("database", PROBE_S)
         self.outputs: dict[Place, Output] = {}
         """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
         self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
@@ -68,6 +74,7 @@ class PostgresqlDestination:
         positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in asked}
         try:
             session = self.keeper.session
+            self.keeper.over_by(self.keeper.settings.number("deduplicator.transaction_timeout_ms") / 1000)
             with session.transaction():
                 self.keeper.move(session, positions)
                 self.keeper.check_last(session, self._known)
@@ -77,6 +84,9 @@ class PostgresqlDestination:
                 points.soon_after("two: committing")
         except psycopg.Error as failed:
             raise self._failed(failed) from None
+        finally:
+            self.keeper.over_by(math.inf)
+        self.late = 0
         points.at("two: committed")  # the group does not know it yet; the loop is here again when it does
         TRANSACTIONS.labels("committed").inc()
         self.keeper.moved(positions)
@@ -93,11 +103,16 @@ class PostgresqlDestination:
     def watch(self, topic_ids: Mapping[str, str]) -> None:
         """Each transaction looks at the last rows itself."""
 
+    def answers(self) -> bool:
+        """Asked by a thread of its own."""
+        return self.probe.has_answered
+
     def take_up(self, routes: Collection[Route]) -> None:
         """Tables are made when their partitions are taken over."""
 
     def close(self) -> None:
         """End the session."""
+        self.probe.close()
         self.keeper.close()
 
     def _copy(self, session: Session, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
@@ -114,6 +129,13 @@ class PostgresqlDestination:
         """What to raise; nothing of the transaction is there, or its outcome is in doubt."""
         doing = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
         error = postgresql.translate(failed, doing)
+        if LATE in str(failed) and sum(len(records) for _, records, _ in self._written) == 1:
+            self.late += 1
+            if self.late == LATE_MOST:  # between two of them the server did answer
+                ((place, _, (source_offset,)),) = self._written
+                return RecordRefused(f"the record of source partition {place.partition} at offset {source_offset}: alone in its transaction, {self.late} times "
+                                     "in a row the database did not take it within deduplicator.transaction_timeout_ms. Raise that, or leave such records out "
+                                     "with filter.function", names_the_record=True)
         if isinstance(error, ClusterUnreachable):
             TRANSACTIONS.labels("unknown").inc()
             self.keeper.close()

@@ -14,6 +14,7 @@ from common import topics
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
+from deduplicator.limit import CallLimit
 from deduplicator.sieve import Sieve, Sifted, Sifting
 from deduplicator.unwrap import Record
 
@@ -36,10 +37,10 @@ class Provenance:
         return Sifted(marked, sifted.source_offsets, sifted.parked, len(records) - len(new))
 
 
-def sifting(settings: Settings) -> Sifting | None:
+def sifting(settings: Settings, limit: CallLimit) -> Sifting | None:
     """What these settings put between the rule and the transaction; None when all that is accepted is written as it is."""
     function, header = settings.text("filter.function"), settings.text("provenance.header")
-    sieve = Sieve(function, settings.text("filter.on_error") == "park") if function else None
+    sieve = Sieve(function, settings.text("filter.on_error") == "park", limit) if function else None
     if not header:
         return sieve
     timeout_s = settings.number("connect_timeout_s")

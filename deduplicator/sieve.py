@@ -16,6 +16,7 @@ from common import filters
 from common.errors import FilterFailed
 from common.mapping import SourceRecord
 from common.routes import Place
+from deduplicator.limit import CallLimit
 from deduplicator.unwrap import Record
 
 TOPIC, PARTITION, OFFSET, ERROR = (f"__parked.{name}" for name in ("topic", "partition", "offset", "error"))
@@ -44,7 +45,8 @@ class Sifting(Protocol):
 class Sieve:
     """The function, and what is done when it fails."""
 
-    def __init__(self, name: str, parks: bool) -> None:
+    def __init__(self, name: str, parks: bool, limit: CallLimit) -> None:
+        self.limit = limit
         self.name = name
         self.passes = filters.function(name)
         self.parks = parks
@@ -52,24 +54,28 @@ class Sieve:
     def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
         """Ask for each record of a source partition, in order; FilterFailed at the first failure, unless they are parked."""
         sifted = Sifted([], [], [])
-        for record, source_offset in zip(records, source_offsets, strict=True):
-            try:
-                passes = self._asked(source, record)
-            except Exception as failed:  # whatever a user's function raises
-                why = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
-                if not self.parks:
-                    raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {why}. "
-                                       "Mend the function and start again, or set filter.on_error=park to have such records put aside") from failed
-                sifted.parked.append(_parked(source, source_offset, record, why))
-            else:
-                if passes:
-                    sifted.records.append(record)
-                    sifted.source_offsets.append(source_offset)
+        with self.limit:
+            for record, source_offset in zip(records, source_offsets, strict=True):
+                self._sift_one(source, record, source_offset, sifted)
         return sifted
+
+    def _sift_one(self, source: Place, record: Record, source_offset: int, sifted: Sifted) -> None:
+        try:
+            passes = self._asked(source, record)
+        except Exception as failed:  # whatever a user's function raises
+            why = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
+            if not self.parks:
+                raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {why}. "
+                                   "Mend the function and start again, or set filter.on_error=park to have such records put aside") from failed
+            sifted.parked.append(_parked(source, source_offset, record, why))
+        else:
+            if passes:
+                sifted.records.append(record)
+                sifted.source_offsets.append(source_offset)
 
     def _asked(self, source: Place, record: Record) -> bool:
         key, value, headers, timestamp_ms = record
-        passes = self.passes(SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
+        passes = self.limit.call(self.passes, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
         if type(passes) is not bool:  # a forgotten return would drop everything
             raise TypeError(f"it returned {passes!r}, True or False is expected")
         return passes

@@ -5,6 +5,8 @@ is too long, and so is the next, with the same records: nothing would ever be co
 brokers (`producer_byte_rate`), which holds a producer for as long as its last megabyte was too much. So a transaction that failed, or took a large
 part of its time-out, is followed by one of half as many records; and several short ones in a row by longer ones again. (Several, because a quota strikes
 late: what is too much is taken, and the next has to wait for it.)
+
+What comes before the transaction, with a user's function perhaps, is bounded in time alone: no more is taken up once `seconds` are over.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from __future__ import annotations
 LONG, SHORT = 1 / 4, 1 / 16
 """Of the time-out."""
 IN_A_ROW = 8
+TAKE_UP_S = 5.0
+"""Records that are decided wait for the others of their round: not for long."""
 
 
 class Size:
@@ -20,6 +24,8 @@ class Size:
     def __init__(self, most: int, timeout_s: float) -> None:
         self.records = self.most = most
         self.timeout_s = timeout_s
+        self.seconds = min(TAKE_UP_S, LONG * timeout_s)
+        """For how long a round takes up records."""
         self.short = 0
         """How many were short, one after the other."""
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from common import mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME, Place, Route
+from deduplicator.limit import CallLimit
 from deduplicator.unwrap import Record
 
 BY_CLIENT = -1
@@ -19,27 +20,34 @@ BY_CLIENT = -1
 Spread = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record]]]]
 
 
-def spread(route: Route, partition: int, partitions: int) -> Spread:
+def spread(route: Route, partition: int, partitions: int, limit: CallLimit) -> Spread:
     """Where the records of this intermediate partition go, in a destination topic with so many partitions."""
     topic, fixed = route.destination_topic, mapping.number(route.mapping)
     if route.mapping == SAME or fixed is not None:
         place = Place(topic, partition if fixed is None else fixed)
         return lambda records: [(place, records)]
-    choose = _by_key(partition % partitions) if route.mapping == mapping.KEY else _by_function(route, partition, partitions)
-    return lambda records: ((Place(topic, chosen), list(run)) for chosen, run in groupby(records, choose))
+    choose = _by_key(partition % partitions) if route.mapping == mapping.KEY else _by_function(route, partition, partitions, limit)
+
+    def runs(records: Sequence[Record]) -> list[tuple[Place, Sequence[Record]]]:
+        with limit:
+            return [(Place(topic, chosen), list(run)) for chosen, run in groupby(records, choose)]
+    return runs
 
 
 def _by_key(without_key: int) -> Callable[[Record], int]:
     return lambda record: without_key if record[0] is None else BY_CLIENT
 
 
-def _by_function(route: Route, partition: int, partitions: int) -> Callable[[Record], int]:
+def _by_function(route: Route, partition: int, partitions: int, limit: CallLimit) -> Callable[[Record], int]:
     function = mapping.function(route.mapping)
+
+    def place(record: mapping.SourceRecord) -> int:
+        return function(record, partitions)
 
     def choose(record: Record) -> int:
         key, value, headers, timestamp_ms = record
         try:
-            chosen = function(mapping.SourceRecord(route.source_topic, partition, key, value, headers or [], timestamp_ms), partitions)
+            chosen = limit.call(place, mapping.SourceRecord(route.source_topic, partition, key, value, headers or [], timestamp_ms))
         except Exception as failed:
             raise _refused(route, partition, record, f"{type(failed).__name__}: {failed}") from failed
         if type(chosen) is not int or not 0 <= chosen < partitions:

@@ -37,6 +37,7 @@ from common.settings import Settings
 from deduplicator.check import Surplus
 from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.keeper import InGroup, Keeper
+from deduplicator.limit import CallLimit
 from deduplicator.spread import Spread, spread
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class Starter:
         result.made += sorted(again & ours.keys() - set(result.made))
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
-                state.spread = spread(self.routes[place.topic], place.partition, leads_to[place.topic].partitions)
+                state.spread = spread(self.routes[place.topic], place.partition, leads_to[place.topic].partitions, CallLimit(self.in_group.pulse.beat))
         return result
 
     def _is_one_to_one(self, place: Place) -> bool:

@@ -16,6 +16,7 @@ behind, then they are made again. They are never ahead, unless the database was 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -39,6 +40,9 @@ from deduplicator.rows import COLUMNS, PRIMARY_KEY
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+WAITS_S = 5.0
+"""After which a server that is still not done is said to be waited for."""
+LATE = "the transaction is not over within deduplicator.transaction_timeout_ms"
 IDENTITY = "postgresql"
 """In the place of the destination's topic id in a frontier: its rows go with their table (`_make`)."""
 ONE_MAKER = 0x72656F
@@ -86,13 +90,30 @@ class TableKeeper:
         self.frontiers = postgresql.frontiers(settings)
         self.held: dict[Place, Held] = {}
         self._session: Session | None = None
+        self.over_at = math.inf
 
     @property
     def session(self) -> Session:
         """Waits as long as the server is silent."""
         if self._session is None or self._session.closed:
-            self._session = postgresql.connect(self.settings, self.role, alive=self.in_group.alive)
+            self._session = postgresql.connect(self.settings, self.role, pulse=self.in_group.pulse)
+            self._session.on_wait = self._on_wait
         return self._session
+
+    def over_by(self, seconds: float) -> None:
+        """A transaction has to be over in so many seconds, or it ends with psycopg.OperationalError."""
+        self.over_at = time.monotonic() + seconds
+
+    def _on_wait(self, waited_s: float) -> None:
+        """While the server is waited for."""
+        if time.monotonic() > self.over_at:
+            self.over_at = math.inf
+            self.close()
+            raise psycopg.OperationalError(LATE)
+        if waited_s > WAITS_S:
+            self.in_group.pulse.wait("database")
+        else:
+            self.in_group.pulse.beat()
 
     def close(self) -> None:
         """What is open is undone by the server."""
@@ -180,6 +201,7 @@ class TableKeeper:
                 if not isinstance(error, ClusterUnreachable):
                     raise error from None
                 log.warning("%s", error)
+                self.in_group.pulse.wait("database")
                 self.close()
                 time.sleep(PAUSE_S)
 

@@ -22,6 +22,7 @@ Either way the caller reads the committed frontier again and goes on from there:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -30,8 +31,15 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
+from common.pulse import Pulse
 
 log = logging.getLogger(__name__)
+STEP_S = 5.0
+"""A call that may rightly last longer is made in parts of this length (librdkafka goes on with it when it is called again): between them it is said that
+the destination is waited for, and that this process lives. Far below what the watchdog allows (`reo.health.SILENT_S`)."""
+OF_TIMEOUT = 0.9
+"""The part of the time-out in which a transaction has to be over. Beyond the whole of it the coordinator aborts it and fences the producer, which ends this
+process; and the next one would begin with as large a transaction, since `deduplicator.size` is forgotten."""
 
 State = Literal["new", "ready", "open", "prepared"]
 Event = Literal["initialised", "begun", "offsets sent", "committed", "aborted", "in doubt"]
@@ -63,20 +71,24 @@ class TransactionFailed(Exception):
 class TransactionalProducer:
     """One producer and its place in the lifecycle."""
 
-    def __init__(self, make: Callable[[], Producer], timeout_s: float, alive: Callable[[], None], lost: Callable[[Producer], int] = lambda _: 0) -> None:
+    def __init__(self, make: Callable[[], Producer], timeout_s: float, pulse: Pulse, lost: Callable[[Producer], int] = lambda _: 0,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self.make = make
         self.timeout_s = timeout_s
-        self.alive = alive
+        self.pulse = pulse
         self.lost = lost
         """How many connections and answers its clients have lost."""
         self.lost_before = 0
+        self.over_at = 0.0
+        """When the open transaction has to be over."""
         self.state: State = "new"
         self.client: Producer | None = None
 
     def initialise(self) -> None:
         """Make the client and have the coordinator end what a predecessor left; waits as long as the cluster is silent."""
         while self.state == "new":
-            self.alive()
+            self.pulse.beat()
             self.client = self.client or self.make()
             try:
                 self.client.init_transactions(REQUEST_TIMEOUT_S)
@@ -86,42 +98,72 @@ class TransactionalProducer:
                 if not (error.retriable() or isinstance(translate(error, ""), ClusterUnreachable)):
                     raise translate(error, "initialising a transactional producer") from None
                 log.warning("the transaction coordinator does not answer yet: %s", error.str())
+                self.pulse.wait("destination")
 
     def begin(self) -> Producer:
         """Open a transaction and return the client to produce with."""
         self.initialise()
         assert self.client is not None
         self.lost_before = self.lost(self.client)
-        return self._call("begun", "beginning a transaction", lambda client: client.begin_transaction())
+        self.over_at = self.clock() + OF_TIMEOUT * self.timeout_s
+        return self._call("begun", "beginning a transaction", lambda client, _: client.begin_transaction())
 
     def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
         """Put the group's offsets, with the frontier in their metadata, into the transaction: the last thing before the commit."""
         self._call("offsets sent", "sending offsets to the transaction",
-                   lambda client: client.send_offsets_to_transaction(list(offsets), member, self.timeout_s))
+                   lambda client, seconds: client.send_offsets_to_transaction(list(offsets), member, seconds))
 
     def flush(self) -> None:
         """Wait until each record was delivered or refused, and its report was handed out. The commit would wait as long, and says what was refused."""
         assert self.client is not None
-        left = self.client.flush(self.timeout_s)
-        if left:
-            raise self.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")), "writing the records")
+        until = min(self.over_at, self.clock() + self.timeout_s)
+        while left := self.client.flush(max(0.1, min(STEP_S, until - self.clock()))):
+            if self.clock() >= until:
+                raise self.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")), "writing the records")
+            self.pulse.wait("destination")
+        self.pulse.beat()
 
     def commit(self) -> None:
         """Commit; returns only when the coordinator has answered that it is done."""
-        self._call("committed", "committing the transaction", lambda client: client.commit_transaction(self.timeout_s))
+        self._call("committed", "committing the transaction", lambda client, seconds: client.commit_transaction(seconds))
         TRANSACTIONS.labels("committed").inc()
         self._only_if_whole()
 
-    def _call(self, event: Event, doing: str, call: Callable[[Producer], None]) -> Producer:
+    def go_on(self, doing: str) -> None:
+        """A part of the transaction was written; TransactionFailed when its time is over."""
+        self.pulse.beat()
+        if self.clock() > self.over_at:
+            if not self.abort():
+                self.discard()
+            raise TransactionFailed(f"{doing}: the transaction is not over after {OF_TIMEOUT * self.timeout_s:.0f} s, and "
+                                    f"deduplicator.transaction_timeout_ms is {1000 * self.timeout_s:.0f}")
+
+    def _call(self, event: Event, doing: str, call: Callable[[Producer, float], None]) -> Producer:
         client = self.client
         assert client is not None
         following = after(self.state, event)
         try:
-            call(client)
+            self._in_parts(call, min(self.over_at, self.clock() + self.timeout_s))
         except KafkaException as failed:
             raise self.failed(failed, doing) from None
         self.state = following
         return client
+
+    def _in_parts(self, call: Callable[[Producer, float], None], until: float) -> None:
+        """Call again and again as long as all that is wrong is that it is not done yet; KafkaException otherwise, or when the time is over."""
+        assert self.client is not None
+        while True:
+            left_s = until - self.clock()
+            try:
+                call(self.client, max(0.1, min(STEP_S, left_s)))
+            except KafkaException as failed:
+                error = failed.args[0]
+                if error.code() != KafkaError._TIMED_OUT or not error.retriable() or left_s <= STEP_S:
+                    raise
+                self.pulse.wait("destination")
+            else:
+                self.pulse.beat()
+                return
 
     def failed(self, failure: KafkaException, doing: str) -> Exception:
         """Abort or throw away; returns what to raise: TransactionFailed, or an error that ends the process."""
@@ -146,7 +188,7 @@ class TransactionalProducer:
             return True
         assert self.client is not None
         try:
-            self.client.abort_transaction(self.timeout_s)
+            self._in_parts(lambda client, seconds: client.abort_transaction(seconds), self.clock() + self.timeout_s)
         except KafkaException as failed:
             log.warning("the abort is in doubt: %s", failed.args[0].str())
             return False

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from confluent_kafka import TopicPartition
 
-from common import candidates, permissions, points, topics
-from common.kafka_clients import stage_two_consumer
-from common.lag import Lag
-from common.metrics import Pulse
-from common.routes import Route
+from common import candidates, permissions, points, positions, topics
+from common.kafka_clients import reader, stage_two_consumer
+from common.probe import Probe
+from common.pulse import Pulse, Reason
+from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import destinations
 from deduplicator.follow import Follower
@@ -20,13 +21,16 @@ from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.joined import Joined
 from deduplicator.keeper import InGroup
+from deduplicator.limit import CallLimit
 from deduplicator.loop import Loop
 from deduplicator.provenance import sifting
 from deduplicator.start import Starter
 
 log = logging.getLogger(__name__)
-HOUSEKEEPING_S = 1.0
+HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2
 LOOK_AFTER_S = 5.0
+ANSWER_S = 5.0
+"""A cluster that needs longer is away."""
 
 
 class SharedOut:
@@ -63,12 +67,12 @@ class Worker:
         self.routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
         """By intermediate topic; sources that appear later are added."""
         self.pulse = Pulse("deduplicator", number)
-        in_group = InGroup(settings, self.pulse.beat)
+        in_group = InGroup(settings, self.pulse)
         self.destination, keeper = destinations.made(settings, number, self.routes, in_group, self._repeat)
         self.destination.settle()  # before the frontier is read: what a predecessor left open is ended now
         points.at("two: initialised")
         self.starter = Starter(settings, self.routes, in_group, keeper)
-        self.loop = Loop(settings, self.routes, self.starter, self.destination, self.pulse, sifting(settings))
+        self.loop = Loop(settings, self.routes, self.starter, self.destination, self.pulse, sifting(settings, CallLimit(self.pulse.beat)))
         self.intermediate = self.loop.intermediate = Intermediate(
             stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
         if self.routes:
@@ -77,7 +81,12 @@ class Worker:
         self.shared_out = SharedOut(self.starter, self.intermediate)
         self.joined = Joined(in_group.group, self.intermediate)
         self.purge = Purge(in_group.admin)
-        self.lag = Lag("deduplicator")
+        self.places: list[Place] = []
+        """What is assigned, for the probe."""
+        asker = reader(settings.destination, settings)  # each thread has clients of its own
+        self.ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, self.places, ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
+        """Where the intermediate topics end."""
+        self.ends.start("ends", HOUSEKEEPING_S)
 
     def _repeat(self, offsets: Sequence[TopicPartition]) -> None:
         """For a destination that keeps the frontiers itself."""
@@ -86,16 +95,43 @@ class Worker:
     def housekeeping(self) -> None:
         """What is done once a second, between two rounds."""
         self._take_up(self.follower.new(self.routes.values()))
-        self.shared_out.see()
-        self.joined.see()
+        if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
+            self.shared_out.see()
+            self.joined.see()
         next_offsets = {place: state.next_offset for place, state in self.loop.assigned.items()}
-        for place, next_offset in next_offsets.items():
-            waiting = self.intermediate.waiting(place, next_offset)
-            if waiting is not None:
-                self.lag.report(place, waiting, self.loop.through_ms.get(place))
+        known = self.ends.answer
+        if next_offsets.keys() != set(self.places):
+            self.places = list(next_offsets)
+            self.ends.wake()
+        if all(known.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
+            self.loop.failed = False  # somebody has done it
+        reason = self._waits_for(known)
+        if reason:
+            self.pulse.wait(reason)
+        else:
+            self._report(next_offsets, known)
+            self.pulse.ready()
         self.purge.up_to(next_offsets)
         self.destination.watch({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id for place, state in self.loop.assigned.items()})
-        self.pulse.ready(self.intermediate.is_member)
+
+    def _waits_for(self, known: Mapping[Place, int]) -> Reason | None:
+        """What keeps this worker from its work."""
+        if not self.ends.has_answered or not known.keys() >= self.loop.assigned.keys():
+            return "destination"
+        if not self.destination.answers():
+            return "database"
+        if not self.intermediate.is_member:
+            return "group"
+        return "retry" if self.loop.failed else None
+
+    def _report(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
+        """The lag; the client can know of a later end than the last answer."""
+        for place, next_offset in next_offsets.items():
+            seen = self.intermediate.waiting(place, next_offset)
+            ends = [max(0, known[place] - next_offset)] if place in known else []
+            waiting = max([*ends, *([seen] if seen is not None else [])], default=None)
+            if waiting is not None:
+                self.pulse.lag.report(place, waiting, self.loop.through_ms.get(place))
 
     def _take_up(self, new: Collection[Route]) -> None:
         """Sources that have appeared."""
@@ -111,7 +147,8 @@ class Worker:
     def close(self) -> None:
         """Leave no open transaction, and the group."""
         self.follower.close()
-        self.pulse.ready(False)
+        self.ends.close()
+        self.pulse.wait("start")
         self.destination.close()
         self.intermediate.close()
 
@@ -132,9 +169,9 @@ def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None
             while not stopping():
                 worker.loop.round()
                 if time.monotonic() >= due:
-                    due = time.monotonic() + HOUSEKEEPING_S
                     collect()
                     worker.housekeeping()
+                    due = time.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
     finally:
         points.at("two: stopping")
         worker.close()

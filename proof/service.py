@@ -23,6 +23,7 @@ from common import frontier as frontiers
 from common.errors import Stop
 from common.frontier import RuleState
 from common.origin import Origin as Read
+from common.pulse import Pulse
 from common.routes import Place
 from deduplicator import check, rule, transaction
 from deduplicator.unwrap import Record
@@ -235,7 +236,7 @@ class Service:
         return str(one.state), aborted
 
     def _made(self, state: str, calls: list[str], fails: str = "") -> Any:
-        one = self.modules["deduplicator.transaction"].TransactionalProducer(lambda: Client(calls, fails), 1.0, lambda: None)
+        one = self.modules["deduplicator.transaction"].TransactionalProducer(lambda: Client(calls, fails), 1.0, Pulse("proof"))
         one.state = state
         one.client = None if state == "new" else Client(calls, fails)
         return one

@@ -1,7 +1,7 @@
 """One port for the whole service: /metrics, /livez, /readyz.
 
-All three read the same thing, the metric files of the service's processes. A process that hangs stops beating: /livez then says
-which one. /readyz says whether both stages do their work.
+All three read the same thing, the metric files of the service's processes (`common.pulse`). A process that hangs stops beating: /livez then says
+which one. /readyz says which one does not do its work, and what it waits for. What is late is not ready, whatever it said last: so it is in /metrics too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
+from common.pulse import REASONS, Reason
 
 SILENT_S = 60.0
 """A stage whose last sign of life is older hangs."""
+LATE_S = 15.0
+"""A stage whose last sign of life is older is stuck in a call, most probably to a server that is away: it is not ready. Longer than any step of real work."""
 TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
 """Stage, worker and Unix time of the start of each process that should live now."""
@@ -56,10 +59,20 @@ class Files:
         """What they say now."""
         for _ in range(TRIES - 1):
             try:
-                return list(self.files.collect())
+                return with_late(self.files.collect(), time.time())
             except (struct.error, FileNotFoundError):
                 time.sleep(0.02)
-        return list(self.files.collect())
+        return with_late(self.files.collect(), time.time())
+
+
+def with_late(found: Iterable[Metric], now: float) -> list[Metric]:
+    """The same, but nobody is ready whose last sign of life is too old."""
+    metrics = list(found)
+    by_name = {metric.name: metric.samples for metric in metrics}
+    late = {(sample.labels["stage"], sample.labels["worker"]) for sample in by_name.get("reo_heartbeat_seconds", []) if now - sample.value > LATE_S}
+    samples = by_name.get("reo_ready", [])
+    samples[:] = [sample._replace(value=0.0) if (sample.labels["stage"], sample.labels["worker"]) in late else sample for sample in samples]
+    return metrics
 
 
 def registry(folder: str) -> CollectorRegistry:
@@ -73,17 +86,23 @@ def registry(folder: str) -> CollectorRegistry:
 def health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:
     """What the heartbeats say of the processes that should live."""
     gauges: dict[tuple[str, str, str], float] = {}
+    waits: dict[tuple[str, str], Reason] = {}
     for family in metrics.collect():
-        if family.name in ("reo_heartbeat_seconds", "reo_ready"):
-            for sample in family.samples:
+        for sample in family.samples:
+            if family.name in ("reo_heartbeat_seconds", "reo_ready"):
                 gauges[family.name, sample.labels["stage"], sample.labels["worker"]] = sample.value
+            elif family.name == "reo_waiting" and sample.value:
+                waits[sample.labels["stage"], sample.labels["worker"]] = cast(Reason, sample.labels["reason"])
     silent, not_ready = [], []
     for stage, worker, started in processes:
         seen = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0))
-        if time.time() - seen > SILENT_S:
-            silent.append(f"{stage} {worker} gave no sign of life for {time.time() - seen:.0f} s")
+        age_s = time.time() - seen
+        if age_s > SILENT_S:
+            silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
         if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
-            not_ready.append(f"{stage} {worker} is not working yet")
+            waits_for = REASONS[waits.get((stage, worker), "start")]
+            why = f"gave no sign of life for {age_s:.0f} s" if age_s > LATE_S else f"waits for {waits_for}"
+            not_ready.append(f"{stage} {worker} is not working: it {why}")
     return Health(silent, not_ready)
 
 

@@ -8,8 +8,9 @@
 | what waits for stage one, or for both | the first visible record at the source behind that place, and its timestamp |
 | what waits for stage two | the first record on the intermediate topic behind the group's offset, and when it was written there |
 
-Lag in records is in offsets: markers and aborted records between visible ones are counted too, and what is behind the last visible record is not. Lag in
-seconds is how long the first waiting record has been there: by its own timestamp at the source, so records of the past lag by their age.
+Lag in records is in offsets: markers and aborted records between visible ones are counted too, and what is behind the last visible record is not, unless
+an open transaction of the source holds it back. Lag in seconds is how long the first waiting record has been there, by its own timestamp at the source, so
+records of the past lag by their age; it is unknown when all that waits is behind an open transaction.
 `filter.sql` leaves no trace of what it left out: there both lags reach back to the last record that passed.
 """
 
@@ -77,6 +78,8 @@ class Look:
     sources: dict[Route, Topic]
     standings: list[Standing]
     frontiers: dict[Place, Frontier]
+    held_back: dict[Place, int]
+    """By source partition with an open transaction, the offset at which the first one begins: nothing from there on can be copied yet."""
     undecided: dict[Place, int]
     """By destination partition with an open transaction, the offset at which the first one begins."""
 
@@ -97,10 +100,10 @@ class Looker:
         pairs = [(route.source(partition), route.intermediate(partition)) for route, source in sources.items() for partition in range(source.partitions)]
         there = [place for _, place in pairs if place.topic in existing and place.partition < existing[place.topic].partitions]
         commits = self._commits(there)
-        found = self._standings(pairs, there, commits)
+        found, held_back = self._standings(pairs, there, commits)
         outputs = [Place(name, partition) for name in dict.fromkeys(route.destination_topic for route in sources) if name in existing
                    for partition in range(existing[name].partitions)]
-        return Look(time.monotonic(), sources, found, {place: frontier for place, (_, frontier) in commits.items()}, self._undecided(outputs))
+        return Look(time.monotonic(), sources, found, {place: frontier for place, (_, frontier) in commits.items()}, held_back, self._undecided(outputs))
 
     def _commits(self, places: list[Place]) -> dict[Place, tuple[int, Frontier]]:
         """The intermediate offset that stage two reads next, and its frontier."""
@@ -113,9 +116,11 @@ class Looker:
                                          f"{self.group.name}, or its offsets were reset. `reo recover` finds the frontier from the data") from None
         return found
 
-    def _standings(self, pairs: list[tuple[Place, Place]], there: list[Place], commits: Mapping[Place, tuple[int, Frontier]]) -> list[Standing]:
+    def _standings(self, pairs: list[tuple[Place, Place]], there: list[Place], commits: Mapping[Place, tuple[int, Frontier]]
+                   ) -> tuple[list[Standing], dict[Place, int]]:
         source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
         ends = positions.ends(source_admin, [source for source, _ in pairs])
+        stable = positions.ends(source_admin, ends, committed_only=True)
         begins = positions.beginnings(source_admin, [source for source, _ in pairs])
         between_begins, between_ends = (ask(destination_admin, there) for ask in (positions.beginnings, positions.ends))
         newest = self._firsts(self.clients.frontier_reader, {place: end - 1 for place, end in between_ends.items() if end > between_begins[place]})
@@ -138,12 +143,12 @@ class Looker:
             end, last, epoch = ends[source], newest.get(place), origins[place].epoch if place in origins else 0
             found.append(Standing(
                 source, place, end, written[source], copied[source], frontier,
-                one=_lag(end - written[source], ahead.get(source) if written[source] > copied[source] else behind.get(source), now_ms),
+                one=_lag(end - written[source], ahead.get(source) if written[source] > copied[source] else behind.get(source), now_ms, end - stable[source]),
                 two=_lag(between_ends[place] - max(offset, between_begins[place]), waiting.get(place), now_ms) if place in commits else Lag(),
-                both=_lag(end - copied[source], behind.get(source), now_ms),
+                both=_lag(end - copied[source], behind.get(source), now_ms, end - stable[source]),
                 wrote_ms=last.timestamp()[1] if last else None,
                 epoch=max(epoch, frontier.rule.epoch if frontier else 0)))
-        return found
+        return found, {source: offset for source, offset in stable.items() if offset < ends[source]}
 
     def _behind(self, offsets: Mapping[Place, int], begins: Mapping[Place, int], ends: Mapping[Place, int]) -> dict[Place, Consumed | None]:
         """The first visible record at the source from each offset on."""
@@ -165,15 +170,18 @@ class Looker:
         return {place: stable[place] for place, end in ends.items() if stable[place] < end}
 
 
-def _lag(offsets: int, first: Consumed | None, now_ms: float) -> Lag:
-    """Nothing visible waits: no lag, whatever the offsets say."""
-    if first is None or offsets <= 0:
+def _lag(offsets: int, first: Consumed | None, now_ms: float, held_back: int = 0) -> Lag:
+    """Nothing visible waits: no lag, whatever the offsets say, but for those that an open transaction of the source holds back, nobody knows for how long."""
+    if offsets <= 0:
         return Lag()
+    if first is None:
+        return Lag(min(offsets, held_back), None) if held_back > 0 else Lag()
     written_ms = first.timestamp()[1]
     return Lag(offsets, max(0.0, (now_ms - written_ms) / 1000) if written_ms >= 0 else None)
 
 
 def total(lags: list[Lag]) -> Lag:
-    """Of several partitions: all that waits, and the longest that one waits."""
-    known = [lag.seconds for lag in lags if lag.seconds is not None]
-    return Lag(sum(lag.records for lag in lags), max(known, default=0.0))
+    """Of several partitions: all that waits, and the longest that one is known to wait."""
+    longest = max((lag.seconds for lag in lags if lag.seconds is not None), default=0.0)
+    unknown = any(lag.seconds is None for lag in lags)
+    return Lag(sum(lag.records for lag in lags), None if unknown and not longest else longest)

@@ -78,8 +78,10 @@ class Status(NamedTuple):
 
     def undecided(self) -> list[str]:
         """Transactions that were open in both looks; each is normal while it is short."""
-        return [f"{place}: a transaction is open from offset {offset} on, in both looks"
-                for place, offset in self.now.undecided.items() if self.before.undecided.get(place) == offset]
+        held_back = [f"{place} at the source: a transaction is open from offset {offset} on, in both looks; what is behind it can not be copied yet"
+                     for place, offset in self.now.held_back.items() if self.before.held_back.get(place) == offset]
+        return [*held_back, *(f"{place}: a transaction is open from offset {offset} on, in both looks"
+                              for place, offset in self.now.undecided.items() if self.before.undecided.get(place) == offset)]
 
 
 class Watcher:
@@ -140,7 +142,8 @@ def facts(settings: Settings, status: Status) -> dict[str, Any]:
     return {
         "application": settings.application, "stage_one": status.stage_one(time.time() * 1000), "stage_two": status.stage_two(),
         "progress": status.progress(), "group": {"state": status.members.state, "members": status.members.partitions},
-        "last_error": None, "would_stop": shown.facts(status.stop), "undecided": {str(place): offset for place, offset in status.now.undecided.items()},
+        "last_error": None, "would_stop": shown.facts(status.stop), "source_undecided": {str(place): offset for place, offset in status.now.held_back.items()},
+        "undecided": {str(place): offset for place, offset in status.now.undecided.items()},
         "partitions": [{
             "topic": row.source.topic, "partition": row.source.partition, "source_end": row.source_end, "stage_one_offset": row.written_to,
             "frontier": row.frontier.rule.frontier if row.frontier else None, "epoch": row.epoch or None, "stage_one_wrote_ms": row.wrote_ms,

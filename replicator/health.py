@@ -1,8 +1,9 @@
 """The health of all candidates while a run lives: who answers, and who is how far (`source.mode=failover`).
 
-Every `source.healthcheck_interval_ms` all are asked at once for the ends of their partitions, and nobody waits for the answers: they are looked at
-when all are there or have timed out. The candidate that is copied from is lost when it did not answer and another did; it lags when
-another is further by more than `source.offset_lag_threshold`. Those that were refused when it was chosen count for neither. Either verdict only
+Every `source.healthcheck_interval_ms` all are asked at once for the last stable offsets of their partitions, and nobody waits for the answers: they are
+looked at when all are there or have timed out. The candidate that is copied from is lost when it did not answer and another did; it lags when another is
+further by more than `source.offset_lag_threshold`, so one with a transaction that hangs is left. Those that were refused when it was chosen count for neither.
+Either verdict only
 ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at most once in
 `source.backoff_max_ms`: candidates that overtake one another, or one that is further and can not be copied from, do not end run after run.
 """
@@ -15,7 +16,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from common.candidates import request_timeout_s
@@ -51,7 +52,8 @@ class Health:
         if self.clients and not self.asked and time.monotonic() >= self.due:
             self.due = time.monotonic() + self.interval_s
             wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
-            self.asked = [client.list_offsets(wanted, request_timeout=request_timeout_s(self.settings)) for client in self.clients]
+            self.asked = [client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
+                          for client in self.clients]
         return None
 
     def _watermark(self, number: int, answers: Answers) -> int | None:

@@ -15,9 +15,9 @@ from common import candidates, epochs, permissions, positions, topics
 from common.candidates import Look
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
-from common.metrics import Pulse
 from common.positions import Committed
 from common.process import Stopping
+from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
@@ -60,7 +60,7 @@ class Planner:
             if chosen is not None:
                 self.clients.turn_to(chosen.settings)
                 return self._on(chosen, frontiers)
-            wait(backoff_s, self.pulse, self.stopping)
+            wait(backoff_s, self.pulse, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
         return None
 
@@ -81,7 +81,7 @@ class Planner:
         """What is to be copied now; waits while patterns fit no topic, unless the end of what is there is asked for."""
         said = False
         while True:
-            self.pulse.beat()
+            self.pulse.wait("source")
             sources = topics.prepare(on)
             topics.check_none_gone(self.known, sources)
             if sources or self.settings.stop_at_end or self.stopping():
@@ -97,7 +97,7 @@ class Planner:
         drained_by = time.monotonic() + self.settings.number("replicator.drain_s")
         said = 0.0
         while not self.stopping():
-            self.pulse.beat()
+            self.pulse.wait("stage two")
             commits = self.try_committed(places)
             missing = [place for place in places if place not in commits]
             if not missing and (time.monotonic() > drained_by or self._drained(commits)):
@@ -125,9 +125,9 @@ class Planner:
         return all(commits[place].intermediate_offset >= end for place, end in ends.items())
 
 
-def wait(seconds: float, pulse: Pulse, stopping: Stopping) -> None:
+def wait(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
     """So long, or until told to stop; with a sign of life all the time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and not stopping():
-        pulse.beat()
+        pulse.wait(reason)
         time.sleep(0.05)

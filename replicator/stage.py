@@ -20,8 +20,9 @@ from pyspark.sql.streaming import StreamingQuery
 from common import candidates, permissions, points, positions, topics
 from common.children import kill_children
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
-from common.metrics import EPOCH, RUNS, Pulse
+from common.metrics import EPOCH, RUNS
 from common.process import Stopping
+from common.pulse import Pulse
 from common.routes import Place
 from common.settings import Settings
 from replicator import masters, run, session
@@ -90,13 +91,13 @@ class Stage:
             raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
         log.info("run with epoch %(epoch)d begins at %(starts)s", {"epoch": plan.epoch, "starts": plan.starts})
         EPOCH.set(plan.epoch)
-        watch = Watch(plan.settings, self.clients, plan)
+        watch = Watch(plan.settings, self.clients, plan, lag=self.pulse.lag)
         try:
             query = run.start(spark, plan)
             self._to("started")
             points.at("one: query started")
             event = self._follow(query, watch)
-            self.pulse.ready(False)
+            self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
@@ -124,7 +125,6 @@ class Stage:
             ended = run.ended(query)
             if ended is not None:
                 return ended
-            self.pulse.ready(True)
             if self.filters:
                 watch.read = run.read_up_to(query)
             event = self._look(watch)
@@ -140,15 +140,25 @@ class Stage:
         if unhealthy:
             return unhealthy
         try:
-            return self._seen(watch)
+            event = self._seen(watch)
         except ClusterUnreachable as silent:
             log.warning("the positions can not be read now: %s", silent)
+            self.pulse.wait("clusters")
             return None
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as gone:
             if not self.settings.failover:
                 raise
             log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, gone)
             return "lost"
+        self._say(event, watch)
+        return event
+
+    def _say(self, event: Event | None, watch: Watch) -> None:
+        """Ready: both clusters have just answered, and every partition gets on or has nothing that waits."""
+        if event is None and self.state == "running" and watch.gets_on():
+            self.pulse.ready()
+        else:
+            self.pulse.wait("spark" if self.state == "running" else "stage two")
 
     def _seen(self, watch: Watch) -> Event | None:
         try:
@@ -201,7 +211,7 @@ class Stage:
         """The JVM, once it is up and has a slot for each partition; None when told to stop before. On a cluster, slots come and go with executors."""
         said = time.monotonic()
         while not self.stopping():
-            self.pulse.beat()
+            self.pulse.wait("spark")
             slots = session.slots(self.spark.result()) if self.spark.done() else 0
             if slots >= self.partitions:
                 return self.spark.result()
@@ -212,7 +222,7 @@ class Stage:
         return None
 
     def _pause(self) -> None:
-        wait(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping)
+        wait(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
         self.failures += 1
 
     def _to(self, event: Event) -> None:

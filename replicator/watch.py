@@ -11,6 +11,7 @@ only with a new leader, or while a broker is away: after either, the records tha
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from common import points, positions, topics
 from common.candidates import request_timeout_s
 from common.lag import Lag
-from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END
+from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
 from common.positions import Committed
 from common.read_up_to import ReadUpTo
@@ -29,12 +30,17 @@ from replicator.clients import Clients
 from replicator.invisible import Gap
 from replicator.run import Event, Plan
 
+log = logging.getLogger(__name__)
+OPEN_S = 60.0
+"""After which a transaction of the source is said in the log; Kafka's own default time-out of one."""
 HOLE_S = 5.0
 """How long a hole may stay as it is: a retry inside Spark would be filling it by then."""
 OUTAGE_S = 2.0
 """A sample that ends so long after the one before may have waited for a broker: none is started in less."""
 STALL_S = 45.0
 """How long a partition may have visible records and not move. Real-Time Mode retries a read out of range at offset 0 for ever."""
+SLOW_S = 15.0
+"""After which such a partition makes stage one not ready."""
 
 
 @dataclass(slots=True)
@@ -44,6 +50,9 @@ class Sample:
     sources: dict[Route, topics.Topic]
     source_beginnings: dict[Place, int]
     source_ends: dict[Place, positions.End]
+    """What can be read: the last stable offsets."""
+    source_high_watermarks: dict[Place, int]
+    """Beyond them are open transactions."""
     intermediate_ends: dict[Place, int]
     newest: dict[Place, Origin | ReadUpTo]
     commits: dict[Place, Committed]
@@ -76,6 +85,9 @@ class Watch:
     """With a filter: by source partition, how far Spark has read in batches that are done, whatever of it passed."""
     through_ms: dict[Place, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as far as seen."""
+    open_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
+    """The last stable offset, and since when it is that."""
+    said_open: set[Place] = field(default_factory=set)
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     began: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions before the run."""
@@ -98,6 +110,10 @@ class Watch:
         if self.filters:  # nothing tells whether a batch gets on; `availableNow` reads all in one, and fails where it can not read
             self.patience_s = math.inf if self.settings.stop_at_end else STALL_S + self.settings.number("replicator.batch_s")
 
+    def gets_on(self) -> bool:
+        """Whether each partition has moved lately, or has nothing to move; taken for granted with a filter, where nothing tells."""
+        return self.filters or all(time.monotonic() - since <= SLOW_S for since in self.moved_at.values())
+
     def wrote_nothing(self) -> bool:
         """Whether the intermediate topics are as they were before the run."""
         return positions.ends(self.clients.destination_admin, self.plan.starts) == self.began
@@ -114,8 +130,8 @@ class Watch:
         sources = self.sources()
         beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
-        return Sample(sources, positions.beginnings(client, at_source),
-                      positions.stable_ends(client, at_source), ends, newest, commits)
+        high_watermarks = positions.ends(client, at_source)  # before the last stable offsets: what is written between is no open transaction
+        return Sample(sources, positions.beginnings(client, at_source), positions.stable_ends(client, at_source), high_watermarks, ends, newest, commits)
 
     def verdict(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source is another topic now."""
@@ -137,7 +153,7 @@ class Watch:
         self._write_down(sample)  # before `_lag` looks: the sample's beginnings have to be asked after the look
         lags = {place: self._lag(place, sample) for place in self.plan.starts}
         for place, lag in lags.items():
-            self.lag.report(self.at_source[place], lag, self.through_ms.get(place))
+            self.lag.report(self.at_source[place], lag + self._open(place, sample, now), self.through_ms.get(place))
             SOURCE_END.labels(*map(str, self.at_source[place])).set(sample.source_ends[self.at_source[place]].offset)
             if lag == 0 and place not in unread:
                 self.moved_at[place] = now
@@ -211,6 +227,23 @@ class Watch:
             if is_read and is_accepted and is_looked_at and end <= sample.source_ends[there].offset:
                 found[place] = Gap(frontier, end)
         return found
+
+    def _open(self, place: Place, sample: Sample, now: float) -> int:
+        """The offsets behind the last stable one: they wait for a transaction of the source to be decided, and stage one with them."""
+        there = self.at_source[place]
+        stable = sample.source_ends[there].offset
+        waiting = sample.source_high_watermarks[there] - stable
+        if waiting <= 0 or self.open_since.get(place, (-1, now))[0] != stable:
+            self.open_since[place] = (stable, now)
+        held_s = now - self.open_since[place][1] if waiting > 0 else 0.0
+        SOURCE_OPEN.labels(*map(str, there)).set(held_s)
+        if held_s > OPEN_S and place not in self.said_open:
+            self.said_open.add(place)
+            log.warning("an open transaction of the source holds %s at offset %d: the %d offsets from there on can not be copied before it is decided",
+                        there, stable, waiting)
+        elif waiting <= 0:
+            self.said_open.discard(place)
+        return max(0, waiting)
 
     def _lag(self, place: Place, sample: Sample) -> int:
         """Source offsets still to be written; 0 when only markers and aborted records are left."""

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Message
 
 from common.frontier import Frontier, RuleState
-from common.metrics import Pulse
+from common.pulse import Pulse
 from common.records import Consumed, Headers
 from common.routes import Place, Route
 from common.settings import load
@@ -85,7 +85,7 @@ class Recorded:
     def __init__(self, messages: list[Consumed]) -> None:
         self.messages = messages
 
-    def batches(self, records_max: int) -> Iterator[list[Consumed]]:
+    def batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
         """As Intermediate.batches."""
         for begin in range(0, records_max, BATCH_RECORDS):
             yield self.messages[begin:begin + BATCH_RECORDS]
@@ -113,6 +113,9 @@ class Taker:
 
     def commit(self) -> None:
         """As TransactionalProducer.commit."""
+
+    def go_on(self, doing: str) -> None:
+        """As TransactionalProducer.go_on."""
 
     def poll(self, seconds: float) -> None:
         """As Producer.poll."""

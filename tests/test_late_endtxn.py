@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from common.kafka_clients import Lost
+from common.pulse import Pulse
 from deduplicator.transaction import InTurn, TransactionalProducer, TransactionFailed
 from faults.proxied import proxied
 from faults.proxy import Proxy
@@ -146,7 +147,7 @@ def in_turn(story: Story) -> InTurn:
     """Our two producers, initialised; b is the first to have its turn."""
     def producer(letter: str) -> TransactionalProducer:
         lost = Lost(f"late-{letter}")
-        return TransactionalProducer(partial(story.producer, letter, lost), ANSWER_S, lambda: None, lost.by)
+        return TransactionalProducer(partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.by)
     pair = InTurn(producer("a"), producer("b"))
     pair.initialise()
     return pair

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -14,11 +17,14 @@ from confluent_kafka import TopicPartition
 
 from common import permissions, tables
 from common.errors import Fenced, RecordRefused, SettingsInvalid
+from common.frontier import Frontier, RuleState
+from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import load
 from deduplicator.destination import Output
 from deduplicator.postgresql import PostgresqlDestination
 from deduplicator.table_keeper import Held, TableKeeper
+from deduplicator.transaction import TransactionFailed
 from tests.conftest import Start, unique
 from tests.judge import Partitions, Record, verdict
 from tests.kafka import ROOT, Clusters
@@ -150,7 +156,7 @@ def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]
     database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
     name = topic[-40:]
     given = load(GOOD | {"REO_DESTINATION_POSTGRESQL": database.connection(), "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema", "REO_SOURCE_TOPIC": name})
-    in_group = SimpleNamespace(alive=lambda: None, commits=lambda _: {})
+    in_group = SimpleNamespace(pulse=Pulse("test"), commits=lambda _: {})
     keeper = TableKeeper(given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, in_group))
     made = PostgresqlDestination(keeper, lambda _: None)
     keeper.found([Place(f"{name}-proxy", 0)])
@@ -208,3 +214,40 @@ def test_a_first_frontier_that_is_there_already_is_not_made_again(destination: P
     destination.keeper.held.clear()
     with pytest.raises(Fenced):
         transact(destination, [], "two")
+
+
+FRONTIER = Frontier(RuleState(9, 1, None), "identity", 1, "postgresql", -1, 0).encode()
+SLOW = """CREATE FUNCTION "Other schema".slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$"""
+
+
+def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(destination: PostgresqlDestination, database: Server) -> None:
+    """While it is waited for there are signs of life; what does not fit in its time is tried with fewer records, and a single one becomes a named stop."""
+    (place,) = destination.outputs
+    beats: list[float] = []
+    keeper, over_by = destination.keeper, destination.keeper.over_by
+    keeper.in_group.pulse.beat = lambda: beats.append(time.monotonic())  # type: ignore[method-assign]
+    keeper.over_by = lambda seconds: over_by(seconds if seconds == math.inf else 1.0)  # type: ignore[method-assign]
+    database.ask(SLOW)
+    try:
+        database.ask(f'CREATE TRIGGER slow BEFORE INSERT ON "Other schema"."{place.topic}" FOR EACH ROW EXECUTE FUNCTION "Other schema".slow()')
+        records = [(None, b"value", None, 1)] * 100
+        transact(destination, [], FRONTIER)
+        with pytest.raises(TransactionFailed, match="not over"):
+            transact(destination, records, FRONTIER)
+        assert max(after - before for before, after in pairwise(beats)) < 1, "all the time"
+        again(destination)
+        transact(destination, records[:5], FRONTIER)
+        keeper.over_by = lambda seconds: over_by(seconds if seconds == math.inf else 0.01)  # type: ignore[method-assign]
+        for wanted in (TransactionFailed, TransactionFailed, RecordRefused):
+            again(destination)
+            with pytest.raises(wanted, match="0 at offset 10" if wanted is RecordRefused else "not over"):
+                transact(destination, records[:1], FRONTIER)
+    finally:
+        database.ask('DROP FUNCTION "Other schema".slow() CASCADE')
+
+
+def again(destination: PostgresqlDestination) -> None:
+    """As the loop does after a failure: the frontiers are taken over with a new session."""
+    (place,) = destination.outputs
+    destination.settle()
+    destination.keeper.found([Place(f"{place.topic}-proxy", 0)])

@@ -40,7 +40,7 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     until(lambda: service.ask("/livez") == (200, "ok\n"), "the service is alive")
     status, reason = service.ask("/readyz")
     assert status == 503
-    assert "replicator 0 is not working yet" in reason
+    assert "replicator 0 is not working: it waits for" in reason
     kill(stage_one, signal.SIGCONT)
     until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready")
     assert service.ask("/nowhere")[0] == 404

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import StageFailed
+from common.pulse import Pulse
 from deduplicator import transaction
 from deduplicator.transaction import InTurn, TransactionalProducer, TransactionFailed
 from replicator import run
@@ -79,7 +80,7 @@ FATAL = KafkaError(KafkaError._FENCED, "fenced", True)
 def producer(**fails: KafkaError) -> tuple[TransactionalProducer, list[Client]]:
     """A producer over clients of the above kind, and the list of those it made."""
     made: list[Client] = []
-    return TransactionalProducer(lambda: made.append(Client(**fails)) or made[-1], 1.0, lambda: None), made  # type: ignore[func-returns-value, arg-type, return-value]
+    return TransactionalProducer(lambda: made.append(Client(**fails)) or made[-1], 1.0, Pulse("test")), made  # type: ignore[func-returns-value, arg-type, return-value]
 
 
 def test_an_event_out_of_order_raises_before_the_client_is_called() -> None:

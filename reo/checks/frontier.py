@@ -17,6 +17,7 @@ from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
 from common.group import Group
 from common.kafka_clients import admin
+from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic, intermediates
@@ -74,7 +75,7 @@ def _begins(found: Stand, route: Route, source: Topic) -> Iterator[Finding]:
 def _started(found: Stand, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
              database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
     """What stage two's start finds; the frontiers by intermediate partition."""
-    in_group, routes = InGroup(found.settings, lambda: None), {route.intermediate_topic: route for route in ready}
+    in_group, routes = InGroup(found.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
     in_tables = database.keeper(routes, in_group) if database else None
     start = Starter(found.settings, routes, in_group, in_tables or KafkaKeeper(in_group)).start(intermediates(ready))
     known = committed | (in_tables.held.keys() if in_tables else set())

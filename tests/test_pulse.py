@@ -1,0 +1,122 @@
+"""Readiness and lag are true while something is away: what a process says of itself (`common.pulse`), and what is made of it (`reo.health`)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY, Metric
+
+from common.errors import ClusterUnreachable, ReoError
+from common.probe import Probe
+from common.pulse import BEAT_S, Pulse
+from common.routes import Place
+from reo.health import LATE_S, SILENT_S, health, with_late
+
+HERE = Place("orders-proxy", 0)
+
+
+class Clock:
+    """Stands where it is put, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        """Unix time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """One for each test."""
+    return Clock()
+
+
+def said(name: str, **labels: str) -> float | None:
+    """A gauge of this process."""
+    return REGISTRY.get_sample_value(name, labels)
+
+
+def test_readiness_returns_with_work_only(clock: Clock) -> None:
+    """A process that waits says why, and is not ready until it has worked; a sign of life alone is no work."""
+    pulse, who = Pulse("test-ready", 1, clock), {"stage": "test-ready", "worker": "1"}
+    assert said("reo_waiting", **who, reason="start") == 1
+    pulse.ready()
+    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="start")) == (1, 0)
+    pulse.wait("database")
+    pulse.beat()
+    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="database")) == (0, 1)
+    pulse.wait("destination")
+    assert (said("reo_waiting", **who, reason="database"), said("reo_waiting", **who, reason="destination")) == (0, 1)
+    pulse.ready()
+    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="destination")) == (1, 0)
+
+
+def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:
+    """It is given for each record; also a clock that was set back does not silence it."""
+    pulse, who = Pulse("test-beat", 0, clock), {"stage": "test-beat", "worker": "0"}
+    first = clock.now
+    for step_s, seen in ((BEAT_S / 2, first), (BEAT_S, first + 1.5 * BEAT_S), (-3600.0, first + 1.5 * BEAT_S - 3600)):
+        clock.now += step_s
+        pulse.beat()
+        assert said("reo_heartbeat_seconds", **who) == seen
+
+
+def test_the_lag_grows_while_nobody_knows(clock: Clock) -> None:
+    """Nothing was seen to wait, then a server went away: it may wait since then. Partitions that are another worker's do not grow here."""
+    pulse = Pulse("test-lag", 0, clock)
+    there = HERE._replace(partition=1)
+    for place in (HERE, there):
+        pulse.lag.report(place, 0, None)
+    pulse.lag.keep({HERE})
+    clock.now += 7
+    pulse.wait("destination")
+    assert said("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="0") == 7
+    assert said("reo_lag_seconds", stage="test-lag", topic=HERE.topic, partition="1") == 0
+    assert pulse.lag.report(HERE, 0, None) == 0
+
+
+def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "") -> list[Metric]:
+    """What one process has written down."""
+    labels = {"stage": "deduplicator", "worker": "0"}
+    found = [Metric("reo_heartbeat_seconds", "", "gauge"), Metric("reo_ready", "", "gauge"), Metric("reo_waiting", "", "gauge")]
+    found[0].add_sample("reo_heartbeat_seconds", labels, clock.now - heartbeat_age_s)
+    found[1].add_sample("reo_ready", labels, ready)
+    if reason:
+        found[2].add_sample("reo_waiting", labels | {"reason": reason}, 1.0)
+    return found
+
+
+@pytest.mark.parametrize(("age_s", "ready", "reason", "silent", "not_ready"), [
+    (1.0, 1.0, "", [], []),
+    (1.0, 0.0, "database", [], ["deduplicator 0 is not working: it waits for an answer of the database"]),
+    (1.0, 0.0, "", [], ["deduplicator 0 is not working: it waits for its start"]),
+    (LATE_S + 1, 1.0, "", [], ["deduplicator 0 is not working: it gave no sign of life for 16 s"]),
+    (SILENT_S + 1, 1.0, "", ["deduplicator 0 gave no sign of life for 61 s"], ["deduplicator 0 is not working: it gave no sign of life for 61 s"]),
+])
+def test_what_is_late_is_not_ready(clock: Clock, monkeypatch: pytest.MonkeyPatch, age_s: float, ready: float, reason: str,
+                                   silent: list[str], not_ready: list[str]) -> None:
+    """A process that is stuck in a call keeps the last thing that it said; it is not believed, neither by /readyz nor in /metrics."""
+    monkeypatch.setattr("reo.health.time", SimpleNamespace(time=clock))
+    metrics = with_late(gauges(clock, age_s, ready, reason), clock.now)
+    found = health(cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)])
+    assert (found.silent, found.not_ready) == (silent, not_ready)
+    assert metrics[1].samples[0].value == (0.0 if not_ready else 1.0)
+
+
+def test_a_server_that_does_not_answer_is_away(clock: Clock) -> None:
+    """What is known stays known, but no longer for current; an answer makes it so again."""
+    answers: list[int | ReoError] = [7, ClusterUnreachable("no answer"), 9]
+
+    def ask() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, ReoError):
+            raise answer
+        return answer
+    probe = Probe(ask, 0, 5.0, clock)
+    for passed_s, answer, answered in ((4.0, 7, True), (5.1, 7, False), (1.0, 9, True)):
+        clock.now += passed_s
+        probe.once()
+        assert (probe.answer, probe.has_answered) == (answer, answered)

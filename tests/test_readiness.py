@@ -1,0 +1,63 @@
+"""/readyz and the lag of stage two on real servers that stand still and go on, with a stage one of one line."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import Start
+from tests.kafka import Cluster, Clusters, spread, until
+from tests.recovering import numbered
+from tests.service import Service
+from tests.stage_one import feed, frontiers_are_made, wrapped
+
+RECORDS = 100
+QUICK = {"deduplicator_transaction_timeout_ms": "6000", "deduplicator_session_timeout_ms": "6000"}
+
+
+@contextlib.contextmanager
+def standing_still(cluster: Cluster) -> Iterator[None]:
+    """SIGSTOP: connections stay, nothing answers."""
+    assert cluster.broker.process
+    cluster.broker.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        cluster.broker.process.send_signal(signal.SIGCONT)
+
+
+def is_ready(service: Service) -> None:
+    """Wait until it says so."""
+    until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready", 40)
+
+
+def waits_for(service: Service, what: str) -> None:
+    """Wait until it says so, and until the lag shows that nobody knows it."""
+    until(lambda: service.ask("/readyz")[0] == 503 and what in service.ask("/readyz")[1], f"the service waits for {what}", 30)
+    until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") > 1, "the lag grows", 30)
+    assert service.metric("reo_ready", stage="deduplicator") == 0
+    assert service.ask("/livez")[0] == 200
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["nothing to do", "in the middle of the work"])
+def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: Start, busy: bool) -> None:
+    """With and without something to do: not ready, with the reason, and lagging; then ready, and exact."""
+    clusters.source.create(topic, 1)
+    service = start(topic, "deduplicator", deduplicator_transaction_records="1", **QUICK)
+    frontiers_are_made(service, 1)
+    is_ready(service)
+    if busy:
+        written = spread(range(RECORDS), 1)
+        clusters.source.write(topic, written)
+        feed(clusters, topic, topic, wrapped(clusters, topic, numbered(written)))
+        until(lambda: 2 <= service.metric("reo_transactions_total", outcome="committed") < RECORDS, "transactions run")
+    with standing_still(clusters.destination):
+        waits_for(service, "an answer of the destination cluster")
+    is_ready(service)
+    if busy:
+        clusters.copied(topic, RECORDS)
+    until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") == 0, "nothing waits")
+    service.stop()
