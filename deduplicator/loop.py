@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from confluent_kafka import TopicPartition
 
 from common import mapping, points, tables
-from common.errors import RecordRefused, SourceRecreated
-from common.frontier import RuleState
+from common.errors import RecordRefused
 from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS
 from common.pulse import Pulse
 from common.records import Consumed
@@ -33,84 +32,14 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
-from deduplicator.invisible import move_over
-from deduplicator.rule import decide
-from deduplicator.sieve import Sifted, Sifting
+from deduplicator.sieve import Sifting
 from deduplicator.size import Size
 from deduplicator.start import Assigned, Starter
 from deduplicator.transaction import TransactionFailed
-from deduplicator.unwrap import Batch, Record, by_partition
+from deduplicator.unwrap import by_partition
+from deduplicator.work import Work
 
 log = logging.getLogger(__name__)
-Sift = Callable[[list[Record], list[int]], Sifted]
-
-
-@dataclass(slots=True)
-class Work:
-    """What a round has decided for one partition, and not yet committed."""
-
-    rule: RuleState
-    """The state after it."""
-    next_offset: int
-    """Of the intermediate topic."""
-    records: list[Record] = field(default_factory=list)
-    """The accepted ones, unwrapped."""
-    runs: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
-    """Where they go, unless the route is one to one: decided before the transaction is begun, since a user's function may do it."""
-    source_offsets: list[int] = field(default_factory=list)
-    """Theirs."""
-    last: tuple[Batch, int] | None = None
-    """The batch that the last accepted record is in, and its position there."""
-    left_out: bool = False
-    """Whether the frontier has moved since over what `filter.sql` left out."""
-    parked: list[Record] = field(default_factory=list)
-    """Accepted ones that go to the parked topic instead."""
-    consumed: int = 0
-    duplicates: int = 0
-    stale: int = 0
-    holes: int = 0
-    read_up_to: int = 0
-    filtered: int = 0
-    cycles: int = 0
-
-    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> None:
-        """Decide a batch; SourceRecreated before anything of another topic's records is taken. What the filter leaves out is accepted, and not written."""
-        begin = 0
-        for position, _, said in batch.said:
-            self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
-            moved = move_over(self.rule, said)
-            if moved != self.rule and said.source_identity != source_identity:
-                raise _recreated(said.source_identity, source_identity)
-            self.left_out = self.left_out or (moved != self.rule and said.left_out)
-            self.rule, begin = moved, position
-        self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
-        self.next_offset = batch.next_offset
-        self.consumed += len(batch.messages) + len(batch.said)
-        self.read_up_to += len(batch.said)
-
-    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> None:
-        """The records of a batch between two positions."""
-        begin, end = between
-        decision = decide(self.rule, batch.origins[begin:end])
-        positions = [begin + position for position in decision.accepted] if begin else decision.accepted
-        accepted = [batch.origins[position] for position in positions]
-        for origin in accepted:
-            if origin.source_identity != source_identity:
-                raise _recreated(origin.source_identity, source_identity)
-        records, source_offsets = batch.records(positions, zero_timestamp_ms), [origin.source_offset for origin in accepted]
-        if sift is not None:
-            records, source_offsets, parked, cycles = sift(records, source_offsets)
-            self.parked += parked
-            self.cycles += cycles
-            self.filtered += len(accepted) - len(records) - len(parked) - cycles
-        self.records += records
-        self.source_offsets += source_offsets
-        if accepted:
-            self.last, self.left_out = (batch, positions[-1]), False
-        self.rule = decision.state
-        self.duplicates += decision.duplicates
-        self.stale += decision.stale
-        self.holes += decision.holes
 
 
 class Loop:
@@ -293,12 +222,6 @@ class Loop:
     def _label(self, place: Place) -> tuple[str, str]:
         """A frontier is a source offset: its labels are the source's."""
         return self.routes[place.topic].source_topic, str(place.partition)
-
-
-def _recreated(found: str, copied: str) -> SourceRecreated:
-    return SourceRecreated(
-        f"stage one copies a source topic with identity {found}, this copy is of {copied}: it was deleted and made again, or source.bootstrap_servers "
-        "leads to another cluster. To copy the new one, give it another destination.topic")
 
 
 def _largest(works: Mapping[Place, Work]) -> str:

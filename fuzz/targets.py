@@ -24,9 +24,10 @@ from common.frontier import Frontier, Link, RuleState
 from common.routes import Place
 from common.settings import FILE_VARIABLE, Settings
 from common.settings_table import BY_NAME
-from deduplicator.loop import Loop, Work
+from deduplicator.loop import Loop
 from deduplicator.rule import decide
 from deduplicator.start import Assigned
+from deduplicator.work import Work
 from fuzz.messages import PARTITIONS, Message, messages
 
 INT64_MAX = 2**63 - 1

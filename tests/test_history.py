@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition
 from common.errors import SourceTruncated
 from common.frontier import LastRecord
 from common.kafka_clients import admin, reader
-from common.metrics import Pulse
+from common.pulse import Pulse
 from common.records import checksum
 from common.routes import Place
 from common.settings import Settings, load

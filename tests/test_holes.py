@@ -159,7 +159,7 @@ def seen(watch: Watch, number: int, rule: RuleState) -> Sample:
     newest = cast(Any, SimpleNamespace(source_offset=1000 + number, epoch=EPOCH, timestamp_ms=1))
     commit = Committed(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
     ends = {AT_SOURCE: positions.End(1001 + number, None)}
-    return Sample(watch.plan.sources, {AT_SOURCE: 0}, ends, {PLACE: 1000 + number * 20}, {PLACE: newest}, {PLACE: commit})
+    return Sample(watch.plan.sources, {AT_SOURCE: 0}, ends, {AT_SOURCE: 1001 + number}, {PLACE: 1000 + number * 20}, {PLACE: newest}, {PLACE: commit})
 
 
 def test_a_hole_that_stays_ends_the_run_also_under_load(watch: tuple[Watch, SimpleNamespace]) -> None:

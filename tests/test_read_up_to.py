@@ -19,8 +19,8 @@ from common.records import Consumed
 from common.routes import Place
 from common.settings import load
 from deduplicator.invisible import move_over
-from deduplicator.loop import Work
 from deduplicator.unwrap import by_partition
+from deduplicator.work import Work
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start
