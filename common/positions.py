@@ -31,6 +31,10 @@ FROM_BEGINNING = OFFSET_BEGINNING
 """For `visible`: the first offset that the partition has when it is read."""
 
 
+GROUPS_TOPIC = "__consumer_offsets"
+"""Kafka's own topic, which every cluster knows of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """A group's commit on one intermediate partition: the next intermediate offset, and the frontier in the metadata."""
@@ -97,9 +101,15 @@ def beginnings(client: AdminClient, places: Iterable[Place]) -> dict[Place, int]
 
 
 def ends_by(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:
-    """The same, by a reader, with every partition in one request; ClusterUnreachable and the like unless all are answered."""
+    """The same, by a reader, with every partition in one request; ClusterUnreachable and the like unless all are answered.
+
+    Without a partition the cluster is asked all the same: whoever asks wants to know whether it answers.
+    """
+    asked = [TopicPartition(*place, OFFSET_END) for place in places]
     try:
-        answers = reader.offsets_for_times([TopicPartition(*place, OFFSET_END) for place in places], timeout_s)
+        if not asked:
+            reader.list_topics(GROUPS_TOPIC, timeout_s)
+        answers = reader.offsets_for_times(asked, timeout_s) if asked else []
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)

@@ -26,9 +26,11 @@ SHORT_QUOTAS = {"quota.window.num": "3"}
 """Quotas look back on 3 s instead of 11: a test of one needs to last no longer."""
 
 
-LONGEST_FIRST = ("test_failover", "test_older_kafka", "test_permissions", "test_faults", "test_crash_points", "test_spark_cluster", "test_bad_input",
-                 "test_recover", "test_security", "test_postgresql", "test_follow", "test_many_topics", "test_mapping", "test_filter_sql", "test_throttling",
-                 "test_hanging", "test_executor", "test_provenance", "test_status", "test_header_names", "test_client_options")
+LONGEST_FIRST = (
+    "test_failover", "test_recover", "test_older_kafka", "test_permissions", "test_bad_input", "test_security", "test_mapping", "test_throttling",
+    "test_offsets", "test_crash_points", "test_faults", "test_postgresql_check", "test_filter_sql", "test_status", "test_follow", "test_dry_run", "test_start",
+    "test_comparison", "test_many_topics", "test_postgresql", "test_header_names", "test_hanging", "test_service", "test_postgresql_mirror",
+    "test_postgresql_copy", "test_filter_function", "test_history", "test_spark_cluster", "test_client_options", "test_verify", "test_late_endtxn")
 """What `make test` says at its end took most: begun last, one of these would be waited for alone."""
 
 

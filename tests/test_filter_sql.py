@@ -104,7 +104,7 @@ def test_a_record_that_the_condition_can_not_decide_is_a_stop(clusters: Clusters
     assert "try_cast" in line
 
 
-@pytest.mark.parametrize("mode", [["--stop-at-end"], []], ids=["availableNow", "Real-Time Mode"])
+@pytest.mark.parametrize("mode", [pytest.param(["--stop-at-end"], marks=pytest.mark.long), []], ids=["availableNow", "Real-Time Mode"])
 def test_what_is_written_is_numbered_without_gaps(clusters: Clusters, topic: str, start: Start, mode: list[str]) -> None:
     """Stage one alone, so that nothing is purged: the sequences of what passes are 0, 1, 2 … in every batch, in the order of the source."""
     source(clusters, topic)

@@ -77,6 +77,7 @@ def unit_scenarios(mutant: Mutant) -> str:
     return ""
 
 
+@pytest.mark.long  # it proves the model, which proves the rule
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_is_caught(mutant: Mutant) -> None:
     """One line wrong, and the model says which invariant breaks; what loses nothing is caught by a unit scenario."""
@@ -86,6 +87,7 @@ def test_every_mutant_is_caught(mutant: Mutant) -> None:
     CAUGHT[mutant.name] = caught
 
 
+@pytest.mark.long
 def test_there_are_enough_mutants_and_each_world_is_sound_without_its_own() -> None:
     """The same small worlds with nothing wrong in them hold: what was caught was the mutant. Prints the table."""
     assert len(MUTANTS) >= 20

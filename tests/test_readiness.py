@@ -61,3 +61,12 @@ def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: 
         clusters.copied(topic, RECORDS)
     until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") == 0, "nothing waits")
     service.stop()
+
+
+def test_a_spare_worker_is_ready(clusters: Clusters, topic: str, start: Start) -> None:
+    """Of two workers on one partition one has nothing to ask for: it is ready all the same, and so is the service."""
+    clusters.source.create(topic, 1)
+    service = start(topic, "deduplicator", deduplicator_workers="2")
+    is_ready(service)
+    assert [service.metric("reo_ready", stage="deduplicator", worker=str(worker)) for worker in range(2)] == [1, 1]
+    service.stop()

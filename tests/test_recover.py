@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from common import epochs
 from common import settings as reo_settings
 from common.errors import ServiceRuns
 from common.frontier import decode
@@ -108,7 +110,9 @@ def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Sta
     assert after[0] == before[0], "a frontier that the data confirms was written anew"
     assert decode(after[1].metadata).rule.frontier == 49
     planned_before = [(partition, offset, record) for partition, offset, record in numbered(records, 150) if partition == 1]
-    feed(clusters, topic, topic, wrapped(clusters, topic, planned_before))  # a run of now, from a frontier that was never true: it leaves 50-74 out
+    read = [decode(commit.metadata).rule.epoch for commit in before.values() if commit.metadata]
+    epoch = epochs.of_run(int(time.time() * 1000), read, 0)
+    feed(clusters, topic, topic, wrapped(clusters, topic, planned_before, epoch))  # a run of now, from a frontier that was never true: it leaves 50-74 out
     goes_on(clusters, topic, start, records, **LEAVES_AT_ONCE)
 
 
@@ -147,7 +151,9 @@ def test_a_destination_that_lost_its_newest_records(clusters: Clusters, topic: s
     nobody_is_in(clusters.destination, topic)
     commit = commits(clusters.destination, topic)[0]
     ahead = decode(commit.metadata)
-    ahead = replace(ahead, rule=ahead.rule._replace(frontier=ahead.rule.frontier + 5, link=None), sent=ahead.sent + 5)
+    assert ahead.last_record
+    last = ahead.last_record._replace(source_offset=ahead.rule.frontier + 5)
+    ahead = replace(ahead, rule=ahead.rule._replace(frontier=ahead.rule.frontier + 5, link=None), sent=ahead.sent + 5, last_record=last)
     set_back(clusters.destination, topic, {0: Commit(commit.intermediate_offset, ahead.encode())})
     clusters.source.write(topic, records[FIRST:])
     stopped(start(topic, "deduplicator", **LEAVES_AT_ONCE), 26, "DestinationTruncated", f"{topic}-0", "lacks records that were committed")
