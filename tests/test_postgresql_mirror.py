@@ -6,9 +6,10 @@ import pytest
 
 from tests.commands import as_json
 from tests.conftest import Start, unique
-from tests.kafka import Clusters, until
+from tests.kafka import Clusters, spread, until
 from tests.postgresql import Server
-from tests.recovering import LEAVES_AT_ONCE, commits, frontiers, lose_the_frontier, nobody_is_in, set_back
+from tests.recovering import LEAVES_AT_ONCE, commits, frontiers, lose_the_frontier, nobody_is_in, numbered, set_back
+from tests.stage_one import feed, now_epoch, wrapped
 from tests.test_bad_input import stopped
 from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_before, in_database, mirror, run
 
@@ -108,13 +109,15 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(clusters: Clusters, 
     again = copied_before(clusters, database, topic, start)
     service = begun(clusters, database, topic, start, 200, **again)
     database.ask(f'DELETE FROM "{topic}" WHERE partition = 1 AND source_offset > 40')
-    run(clusters, topic, 100, 200)
+    rest = numbered(spread(range(200), PARTITIONS), 100)
+    feed(clusters, topic, topic, wrapped(clusters, topic, [at for at in rest if at[0] == 1], now_epoch()))  # the other partition's could be written before
     stopped(service, 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
     assert max(offset for partition, offset in database.offsets(topic) if partition == 1) == 40
     stopped(start(topic, "deduplicator", **again), 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
     database.ask(f'DELETE FROM "{topic}"')
     service = begun(clusters, database, topic, start, 200, **again)
     assert "all rows were deleted" in service.log
+    feed(clusters, topic, topic, wrapped(clusters, topic, [at for at in rest if at[0] == 0], now_epoch()))
     arrived(database, topic, 100)
     assert database.offsets(topic)[0] == (0, 50)
     service.stop()
