@@ -18,7 +18,6 @@ from tests.kafka import COPY_S, Clusters, spread, until
 from tests.service import Service
 from tests.spark_cluster import HERE, SparkCluster, freeze, jar_names, state_of, thaw
 
-pytestmark = pytest.mark.long  # executors, and one that dies: tests/test_executor.py too
 PARTITIONS = 4
 FOR_BOTH = 6
 """More than the cores of one worker: the run waits for both executors."""
@@ -69,6 +68,7 @@ def test_executors_copy_exactly(clusters: Clusters, topic: str, start: Start, cl
     until(lambda: not any(cluster.executors(worker) for worker in cluster.alive), "executors end with their driver")
 
 
+@pytest.mark.long  # an executor that dies: tests/test_executor.py too
 def test_a_dead_and_a_frozen_executor_are_healed(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
     """Under a steady load a worker dies with its executor; then the other's executor stands still for seconds: exact in the end, by itself."""
     clusters.source.create(topic, PARTITIONS)
