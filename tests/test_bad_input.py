@@ -225,7 +225,7 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clust
 FOREIGN = {"no header": (), "not JSON": (("__origin", b"not JSON"),), "null": (("__origin", None),), "not last": (("__origin", b'{"p":1,"o":50}'), ("a", b"b"))}
 
 
-@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("foreign", [pytest.param(name, marks=pytest.mark.long if name != "not JSON" else ()) for name in FOREIGN])
 def test_a_foreign_record_on_the_intermediate_topic_stops_stage_two(clusters: Clusters, topic: str, start: Start, foreign: str) -> None:
     """A record without a valid origin header: nothing after it is copied, nothing before it is lost, and the error says where it is."""
     copied_before(clusters, topic, start)

@@ -25,8 +25,8 @@ SMALL_TRANSACTIONS = {"deduplicator_transaction_records": "500"}
 """More of them: stage two takes some seconds for the whole."""
 STOP_S = 10
 SAMPLE = ("SIGKILL of the JVM", "SIGKILL of everything, empty disk", "SIGSTOP between offsets and commit")
-REPEATED = ("SIGKILL of the JVM",)
-"""tests/test_events.py kills it too.
+REPEATED = ("SIGKILL of the JVM", "SIGSTOP between offsets and commit")
+"""tests/test_events.py kills the JVM too, and tests/test_postgresql.py freezes workers.
 
 Kills of one stage alone, at each of its points: tests/test_crash_points.py; of both, between brokers of two versions: tests/test_older_kafka.py."""
 

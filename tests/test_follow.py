@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import NewPartitions
 
@@ -95,6 +96,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
     service.stop()
 
 
+@pytest.mark.long  # tests/test_permissions.py runs them so too
 def test_the_two_stages_run_as_two_services(clusters: Clusters, topic: str, start: Start) -> None:
     """`reo run replicator` and `reo run deduplicator` copy together what one service copies, and each runs its own stage only."""
     clusters.source.create(topic, 2)

@@ -23,6 +23,7 @@ from tests.test_exact_copy import test_a_second_run_changes_nothing as a_second_
 from tests.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
 
 __all__ = ["copied", "test_the_copy_is_exact"]
+pytestmark = pytest.mark.long
 JARS = ROOT / "jars" / "older"
 BRIEF_SESSION = {"deduplicator_session_timeout_ms": "2000"}
 """A member that has stopped is waited for; the broker allows it (`older`)."""
@@ -59,25 +60,21 @@ def older_destination(clusters: Clusters, older: Cluster) -> Clusters:
     return clusters
 
 
-@pytest.mark.long
 def test_a_second_run_changes_nothing(clusters: Clusters, copied: Copied, start: Start) -> None:
     """See `tests.test_exact_copy`."""
     a_second_run_changes_nothing(clusters, copied, start)
 
 
-@pytest.mark.long
 def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Start) -> None:
     """See `tests.test_bad_input`."""
     a_torn_transaction_is_mended(clusters, topic, start)
 
 
-@pytest.mark.long
 def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path) -> None:
     """Both stages are killed while records and transactions, some of them aborted, flow; see `tests.test_faults`."""
     the_copy_is_exact_after(clusters, tmp_path, "SIGKILL of both stages")
 
 
-@pytest.mark.long
 def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:
     """A transaction that is open over the group's offsets: `reo recover` names the command that ends it, and confirms the frontier when it is ended."""
     records = spread(range(2 * FIRST), PARTITIONS)
@@ -99,7 +96,6 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     goes_on(older_destination, topic, start, records, **BRIEF_SESSION)
 
 
-@pytest.mark.long
 def test_the_new_group_protocol_is_refused(older_destination: Clusters, topic: str, start: Start) -> None:
     """3.9 has it switched off, of which the client says nothing: the service ends, and names the setting to change."""
     older_destination.source.create(topic, 1)

@@ -89,7 +89,7 @@ def test_among_equal_records(clusters: Clusters, topic: str, start: Start) -> No
     goes_on(clusters, topic, start, records, FIRST + 20, **LEAVES_AT_ONCE)
 
 
-@pytest.mark.parametrize("to", [0, 10_000], ids=["back", "forth"])
+@pytest.mark.parametrize("to", [0, pytest.param(10_000, marks=pytest.mark.long)], ids=["back", "forth"])
 def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Start, to: int) -> None:
     """Offsets reset by hand carry no frontier: exit code 23 names `reo recover`, which says what it found there and puts it right.
 

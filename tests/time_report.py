@@ -27,15 +27,20 @@ PROPERTY = "cpu_s"
 
 def tree_cpu_s(root: int) -> float:
     """Processor time of a process, its living descendants, and those of them that were waited for."""
-    used, children = {}, defaultdict(list)
+    used, children, inherited = {}, defaultdict(list), []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue  # it ended meanwhile
-            used[int(entry.name)] = sum(int(field) for field in fields[11:15])
-            children[int(fields[1])].append(int(entry.name))
+            process_id, parent, session = int(entry.name), int(fields[1]), int(fields[3])
+            used[process_id] = sum(int(field) for field in fields[11:15])
+            children[parent].append(process_id)
+            if fields[0] == "Z" and parent == root and session not in (process_id, os.getsid(0)):  # inherited: nobody else waits for it
+                inherited.append(process_id)
+    for process_id in inherited:
+        os.waitpid(process_id, os.WNOHANG)
     total, ahead = 0, [root]
     while ahead:
         process_id = ahead.pop()
