@@ -26,8 +26,7 @@ from tests.judge import Record, verdict
 from tests.kafka import COPY_S, ROOT, Cluster, Clusters, plain, send, spread, until
 from tests.service import Service
 
-PARTITIONS = 2
-FAILOVER_S = 60
+PARTITIONS, FAILOVER_S = 2, 60
 QUICK = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1500", "source_backoff_min_ms": "200",
          "replicator_drain_s": "2"}
 Candidates = tuple[Cluster, ...]
@@ -93,6 +92,7 @@ def exact(source: Cluster, destination: Cluster, topic: str, records: int, timeo
 
 def kill(candidate: Cluster) -> None:
     """SIGKILL."""
+    assert candidate.broker.running
     candidate.broker.kill()
 
 
