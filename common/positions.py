@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -178,7 +178,7 @@ def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) ->
 
 def origin_of(message: Consumed) -> Origin:
     """The origin that an intermediate record carries; ForeignRecord when it has none or not one of this partition."""
-    try:
+    with _foreign_unless_readable(message):
         headers = headers_of(message)
         if not headers or headers[-1][0] != origins.HEADER:
             raise ValueError(f"its last header is not {origins.HEADER}")
@@ -187,27 +187,30 @@ def origin_of(message: Consumed) -> Origin:
         origin = origins.parse(headers[-1][1])
         if origin.source_partition != message.partition():
             raise ValueError(f"its origin is partition {origin.source_partition}")
-    except RecordRefused as unreadable:
-        raise foreign(str(unreadable)) from None
-    except ValueError as reason:
-        raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
     return origin
 
 
 def read_up_to_of(message: Consumed) -> ReadUpTo | None:
     """What a read-up-to record says; None for any other record, ForeignRecord when it is not one of this partition."""
-    try:
+    with _foreign_unless_readable(message):
         headers = headers_of(message)
         if not headers or headers[-1][0] != read_up_to.HEADER:
             return None
         said = read_up_to.parse(headers[-1][1] or b"")
         if said.source_partition != message.partition():
             raise ValueError(f"it is of partition {said.source_partition}")
+    return said
+
+
+@contextmanager
+def _foreign_unless_readable(message: Consumed) -> Iterator[None]:
+    """ForeignRecord, with the record's place, for what is wrong with a record of an intermediate topic."""
+    try:
+        yield
     except RecordRefused as unreadable:
         raise foreign(str(unreadable)) from None
     except ValueError as reason:
         raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
-    return said
 
 
 def foreign(which: str) -> ForeignRecord:

@@ -49,8 +49,6 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
             continue
         elif ends[place] <= last.source_offset or not topics.compacted(client, settings.source, place.topic):
             raise _lost(place, f"no record at offset {last.source_offset} any more, which was the last one copied")
-
-
     following = {place: max(last.source_offset + 1, begins.get(place, 0)) for place, (last, _) in copied.items()}
     _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].nothing_up_to}, copied)
 

@@ -84,14 +84,19 @@ def copy_more(clusters: Clusters, topic: str, service: Service, records: Written
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records, begin), epoch))
 
 
-def copied(clusters: Clusters, topic: str, start: Start, records: Written, **more: str) -> None:
-    """Make a source of FIRST records and copy it; the service has stopped when this returns."""
+def copied_by(clusters: Clusters, topic: str, start: Start, records: Written, **more: str) -> Service:
+    """Make a source of FIRST records, and copy it by a stage two, which still runs."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **more)
     frontiers_are_made(service, PARTITIONS)
     copy_more(clusters, topic, service, records[:FIRST], 0)
     clusters.copied(topic, FIRST, STOP_S)
-    service.stop()
+    return service
+
+
+def copied(clusters: Clusters, topic: str, start: Start, records: Written, **more: str) -> None:
+    """The same; the service has stopped when this returns."""
+    copied_by(clusters, topic, start, records, **more).stop()
 
 
 def goes_on(clusters: Clusters, topic: str, start: Start, records: Written, source_has: int = FIRST, **more: str) -> None:

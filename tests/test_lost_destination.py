@@ -18,20 +18,16 @@ from deduplicator.destination import Output, check_delivered
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
 from tests.kafka import Clusters, spread
+from tests.recovering import copied_by
 from tests.stage_one import feed, frontiers_are_made, wrapped
-from tests.test_bad_input import FIRST, PARTITIONS, STOP_S, more_records, numbered, stopped
+from tests.test_bad_input import FIRST, PARTITIONS, more_records, numbered, stopped
 
 PLACE = Place("copy", 0)
 
 
 def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
     """A stage two that has copied FIRST records, and whose destination topic was then deleted and made again under it."""
-    clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(FIRST), PARTITIONS))
-    service = start(topic, "deduplicator")
-    frontiers_are_made(service, PARTITIONS)
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(FIRST), PARTITIONS))))
-    clusters.copied(topic, FIRST, STOP_S)
+    service = copied_by(clusters, topic, start, spread(range(FIRST), PARTITIONS))
     before = clusters.destination.topic_id(topic)
     clusters.destination.delete(topic)
     clusters.destination.create(topic, PARTITIONS)
