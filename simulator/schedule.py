@@ -1,0 +1,210 @@
+"""One thread, one virtual clock, many processes: who runs when is decided by times and, where they are equal, by the seed.
+
+Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks, on a sleep, on an event or on the
+answer to a request, gives control back here, and goes on when its virtual time has come. Nothing else gives control back, so
+what lies between two such calls is one step. The same seed gives the same steps.
+
+A killed process is never resumed: no `finally` of it runs. A frozen one (SIGSTOP) is resumed after it is thawed, however much
+has happened meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+START_UNIX_S = 1_700_000_000.0
+"""Unix time when the virtual clock is at 0."""
+
+
+@dataclass(eq=False)
+class Process:
+    """An operating system's process; `clock_offset_s` is how far its host's clock is from the true time."""
+
+    name: str
+    clock_offset_s: float = 0.0
+    is_alive: bool = True
+    is_frozen: bool = False
+    tasks: list[Task] = field(default_factory=list)
+    held: list[Task] = field(default_factory=list)
+    """Of a frozen process, those whose time came meanwhile."""
+    on_end: Callable[[BaseException | None], None] | None = None
+    """Called when the main task ends by itself, with what it raised; not when it is killed."""
+    calls: int = 0
+    """How often it has given control back: the place of a fault in its life."""
+
+
+class Task:
+    """One thread of a process."""
+
+    def __init__(self, process: Process, name: str, work: Callable[[], object]) -> None:
+        self.process = process
+        self.name = name
+        self.work = work
+        self.greenlet: greenlet | None = None
+        self.ticket = 0
+        """Grows with each time it is resumed; an entry of the queue with an older one is void."""
+        self.signalled = False
+
+
+class Signal:
+    """Wakes the tasks that wait for it, as a condition variable does."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.waiting: list[tuple[Task, int]] = []
+
+    def notify(self) -> None:
+        """Wake all that wait."""
+        for task, ticket in self.waiting:
+            if task.ticket == ticket:
+                task.signalled = True
+                self.schedule.push(self.schedule.now, task)
+        self.waiting.clear()
+
+
+class Schedule:
+    """The clock, the queue, and the seed's random numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311
+        self.now = 0.0
+        """True virtual time, in seconds."""
+        self.queue: list[tuple[float, float, int, int, Task | Callable[[], None]]] = []
+        self.count = 0
+        self.steps = 0
+        self.task: Task | None = None
+        """The one that runs now; None in a callback and outside."""
+        self.is_closing = False
+        self.all_tasks: list[Task] = []
+        self.main = getcurrent()
+
+    @property
+    def process(self) -> Process | None:
+        """Whose code runs now."""
+        return self.task.process if self.task else None
+
+    def push(self, when: float, what: Task | Callable[[], None]) -> None:
+        """Resume a task, or call a function, at this time."""
+        self.count += 1
+        ticket = what.ticket if isinstance(what, Task) else 0
+        heapq.heappush(self.queue, (when, self.random.random(), self.count, ticket, what))
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Something that no process does: a timer of a broker, a fault."""
+        self.push(self.now + seconds, call)
+
+    def start(self, process: Process, work: Callable[[], object], name: str = "main") -> Task:
+        """A thread of a process; the first one is its main thread, with which the process ends."""
+        task = Task(process, name, work)
+        process.tasks.append(task)
+        self.all_tasks.append(task)
+        self.push(self.now, task)
+        return task
+
+    def sleep(self, seconds: float) -> None:
+        """Of the task that runs: give control back for so long."""
+        self._pause(self.now + max(0.0, seconds))
+
+    def wait(self, signal: Signal, seconds: float) -> bool:
+        """Of the task that runs: until the signal, or the time is over; whether it was the signal."""
+        task = self._running()
+        task.signalled = False
+        signal.waiting.append((task, task.ticket))
+        self._pause(self.now + max(0.0, seconds))
+        return task.signalled
+
+    def _running(self) -> Task:
+        if self.is_closing:
+            raise GreenletExit
+        assert self.task is not None, "only a process's own code can wait"
+        return self.task
+
+    def _pause(self, until: float) -> None:
+        task = self._running()
+        task.process.calls += 1
+        self.push(until, task)
+        self.main.switch()
+        if self.is_closing:
+            raise GreenletExit
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL. A process that kills itself is not resumed after its next call."""
+        process.is_alive = False
+        if self.process is process:
+            self.main.switch()
+
+    def freeze(self, process: Process) -> None:
+        """SIGSTOP."""
+        process.is_frozen = True
+        if self.process is process:
+            assert self.task is not None
+            process.held.append(self.task)
+            self.main.switch()
+            if self.is_closing:
+                raise GreenletExit
+
+    def thaw(self, process: Process) -> None:
+        """SIGCONT."""
+        process.is_frozen = False
+        for task in process.held:
+            self.push(self.now, task)
+        process.held.clear()
+
+    def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Until this time, or nothing is left to do, or `stop()`, which is asked after each step."""
+        while self.queue and self.queue[0][0] <= until and not stop():
+            when, _, _, ticket, what = heapq.heappop(self.queue)
+            if not isinstance(what, Task):
+                self.now = max(self.now, when)
+                self.steps += 1
+                what()
+            elif what.process.is_alive and what.ticket == ticket:
+                self.now = max(self.now, when)
+                if what.process.is_frozen:
+                    what.process.held.append(what)
+                else:
+                    self.steps += 1
+                    self._resume(what)
+        if not stop() and (not self.queue or self.queue[0][0] > until):
+            self.now = max(self.now, until)
+
+    def _resume(self, task: Task) -> None:
+        task.ticket += 1
+        self.task = task
+        if task.greenlet is None:
+            task.greenlet = greenlet(lambda: self._live(task), parent=self.main)
+        task.greenlet.switch()
+        self.task = None
+
+    def _live(self, task: Task) -> None:
+        raised: BaseException | None = None
+        try:
+            task.work()
+        except GreenletExit:
+            return
+        except BaseException as failed:  # noqa: BLE001  (SystemExit too: how a process ends is somebody else's to judge)
+            raised = failed
+        if task.process.is_alive and task is task.process.tasks[0] and not self.is_closing:
+            task.process.is_alive = False
+            if task.process.on_end:
+                task.process.on_end(raised)
+
+    def close(self) -> None:
+        """Undo all stacks. Whatever they still do meets an end at their next call."""
+        self.is_closing = True
+        for task in self.all_tasks:
+            if task.greenlet is not None and not task.greenlet.dead:
+                task.greenlet.throw(GreenletExit)
+        self.queue.clear()
+        self.all_tasks.clear()
+
+
+def noted(what: Any) -> str:
+    """One line of it, for stories."""
+    return " ".join(str(what).split())
