@@ -80,6 +80,8 @@ class Schedule:
         self.steps = 0
         self.task: Task | None = None
         """The one that runs now; None in a callback and outside."""
+        self.on_call: Callable[[Process], None] | None = None
+        """Called before a process gives control back."""
         self.is_closing = False
         self.all_tasks: list[Task] = []
         self.main = getcurrent()
@@ -128,6 +130,8 @@ class Schedule:
     def _pause(self, until: float) -> None:
         task = self._running()
         task.process.calls += 1
+        if self.on_call:
+            self.on_call(task.process)
         self.push(until, task)
         self.main.switch()
         if self.is_closing:

@@ -1,0 +1,150 @@
+"""What has to be true after every step, and at the end. The judge reads the clusters' logs; it asks nothing of the service.
+
+Of each partition, what a `read_committed` reader of the destination sees is a prefix of the source's visible records: in their
+order, each once, with key, value, headers and timestamp; nothing of aborted transactions, nothing else. Records that the source
+has deleted or compacted meanwhile may be missing. Or the service has ended, with the named error that a fault calls for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from common.routes import Place
+
+if TYPE_CHECKING:
+    from simulator.system import System
+
+Content = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Expected:
+    """One visible record of the source."""
+
+    offset: int
+    content: Content
+    is_optional: bool = False
+    """Whether the source has deleted it before it was seen at the destination."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """One partition: what was visible at the source, and how much of it at the destination."""
+
+    expected: list[Expected] = field(default_factory=list)
+    read_to: int = 0
+    """The source offset up to which `expected` is complete."""
+    next: int = 0
+    """The next one to come, in `expected`."""
+    seen_to: int = 0
+    """The destination offset up to which it was looked at."""
+    compared: int = 0
+
+
+class Violated(Exception):
+    """The promise is broken."""
+
+
+class Judge:
+    """Looks at both clusters whenever one of their logs has changed."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.copies: dict[int, Copy] = {}
+        self.versions = (-1, -1)
+        self.is_source_history_lost = False
+        """The source lost records that were copied: what follows is another history, and the service has to stop."""
+        self.is_destination_history_lost = False
+        self.violation = ""
+
+    @property
+    def compared(self) -> int:
+        """Records."""
+        return sum(copy.compared for copy in self.copies.values())
+
+    def is_violated(self) -> bool:
+        """Asked after each step."""
+        versions = self.system.source.version, self.system.destination.version
+        if versions != self.versions and not self.violation:
+            self.versions = versions
+            try:
+                self._look()
+            except Violated as what:
+                self.violation = str(what)
+        return bool(self.violation)
+
+    def _look(self) -> None:
+        for partition in range(self.system.source.partitions(self.system.topic)):
+            copy = self.copies.setdefault(partition, Copy())
+            self._extend(Place(self.system.topic, partition), copy)
+            if not (self.is_source_history_lost or self.is_destination_history_lost):
+                self._compare(Place(self.system.copy, partition), copy)
+
+    def _extend(self, place: Place, copy: Copy) -> None:
+        found = self.system.source.committed_records(place, copy.read_to)
+        if found is not None and not self.is_source_history_lost:
+            records, copy.read_to = found
+            copy.expected += [Expected(offset, content) for offset, content in records]
+
+    def _compare(self, place: Place, copy: Copy) -> None:
+        if not self.system.destination.has(place):
+            return
+        found = self.system.destination.committed_records(place, copy.seen_to)
+        if found is None:
+            return
+        records, copy.seen_to = found
+        for offset, content in records:
+            while copy.next < len(copy.expected) and copy.expected[copy.next].is_optional and copy.expected[copy.next].content != content:
+                copy.next += 1
+            if copy.next == len(copy.expected):
+                raise Violated(f"{place} has a record at offset {offset} that comes after all of the source's: {content}{self._known(copy, content)}")
+            wanted = copy.expected[copy.next]
+            if wanted.content != content:
+                raise Violated(f"{place} has at offset {offset} {content}{self._known(copy, content)}, and the source's next one is {wanted.content} "
+                               f"at offset {wanted.offset}")
+            copy.next += 1
+            copy.compared += 1
+
+    @staticmethod
+    def _known(copy: Copy, content: Content) -> str:
+        before = [wanted.offset for wanted in copy.expected[:copy.next] if wanted.content == content]
+        after = [wanted.offset for wanted in copy.expected[copy.next:] if wanted.content == content]
+        if before:
+            return f" (a duplicate of source offset {before[0]})"
+        return f" (of source offset {after[0]}: records before it are missing)" if after else " (unknown to the source)"
+
+    def is_complete(self) -> bool:
+        """Whether everything visible at the source is at the destination."""
+        self.is_violated()
+        return all(all(wanted.is_optional for wanted in copy.expected[copy.next:]) for copy in self.copies.values())
+
+    def missing(self) -> str:
+        """What is not, in words."""
+        return ", ".join(f"partition {partition}: {len(copy.expected) - copy.next} of {len(copy.expected)}, from source offset "
+                         f"{copy.expected[copy.next].offset}" for partition, copy in self.copies.items() if copy.next < len(copy.expected))
+
+    def allow_missing(self, partition: int, offsets: range | frozenset[int]) -> bool:
+        """The source has deleted these; whether one of them was not copied yet."""
+        self.is_violated()
+        copy = self.copies.setdefault(partition, Copy())
+        affected = [wanted for wanted in copy.expected[copy.next:] if wanted.offset in offsets]
+        for wanted in affected:
+            wanted.is_optional = True
+        return bool(affected)
+
+    def copied_to(self, partition: int) -> int:
+        """The source offset of the newest record at the destination, or -1."""
+        copy = self.copies.setdefault(partition, Copy())
+        return copy.expected[copy.next - 1].offset if copy.next else -1
+
+    def begin_again(self) -> None:
+        """The destination is another topic now."""
+        for copy in self.copies.values():
+            copy.next = copy.seen_to = 0
+
+    def forget(self, partition: int, offset: int) -> None:
+        """The source has lost what it had from this offset on, and nothing of it was copied: other records will be there."""
+        copy = self.copies[partition]
+        copy.expected = [wanted for wanted in copy.expected if wanted.offset < offset]
+        copy.read_to = min(copy.read_to, offset)

@@ -1,0 +1,108 @@
+"""What a schedule is, before it runs: the sizes of the system, its settings, and the faults, all drawn from one seed.
+
+A plan can be made smaller without its seed (`shrink`): the numbers that decide who runs when stay the seed's own.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+MOST_FAULTS = 6
+CALLS = 4000
+"""Faults lie within so many calls of the processes after the first."""
+
+KINDS: dict[str, int] = {
+    "SIGKILL": 8,
+    "SIGKILL of the JVM": 2,
+    "SIGSTOP": 5,
+    "SIGSTOP of the JVM": 1,
+    "SIGTERM of a worker": 1,
+    "answer lost": 6,
+    "request lost": 3,
+    "request late": 4,
+    "source away": 2,
+    "destination away": 3,
+    "producer batch lost": 4,
+    "producer batch late": 4,
+    "task repeated": 3,
+    "second stage one": 2,
+    "worker added": 2,
+    "worker removed": 1,
+    "records committed at the source are deleted": 2,
+    "source compacted": 1,
+    "partition added": 1,
+    "unread intermediate records deleted": 1,
+    "newest intermediate records lost": 1,
+    "destination recreated": 1,
+    "unread source records deleted": 1,
+    "newest source records lost": 1,
+    "source recreated": 1,
+    "newest destination records lost": 1,
+    "intermediate topic compacted": 1,
+    "group deleted": 1,
+}
+"""Every fault, with how often it is drawn."""
+ONCE = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
+                  "destination recreated", "intermediate topic compacted", "group deleted"})
+"""What can end the service: at most one of these in a schedule, or it could not be said which end is the right one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: it happens at a call of some process, which is the one that a SIGKILL strikes; `seed` decides the rest of it."""
+
+    at_call: int
+    kind: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule to come."""
+
+    seed: int
+    partitions: int
+    workers: int
+    records: int
+    transactional: float
+    """How many of the source's batches are transactions; every third of those is aborted."""
+    protocol: str
+    stop_at_end: bool
+    clock_offsets_s: tuple[float, ...]
+    """Of the hosts."""
+    faults: tuple[Fault, ...]
+
+
+def drawn(seed: int, kinds: frozenset[str] = frozenset(KINDS), most_faults: int = MOST_FAULTS) -> Plan:
+    """The plan of a seed."""
+    chance = random.Random(seed)  # noqa: S311
+    names = [kind for kind in KINDS if kind in kinds]
+    weights = [KINDS[kind] for kind in names]
+    number = chance.randint(0, most_faults) if names else 0
+    drawn_kinds: list[str] = []
+    for kind in chance.choices(names, weights, k=number):
+        if kind not in ONCE or ONCE.isdisjoint(drawn_kinds):
+            drawn_kinds.append(kind)
+    faults = tuple(sorted((Fault(chance.randrange(CALLS) if chance.random() < 0.7 else chance.randrange(CALLS // 10), kind, chance.getrandbits(32))
+                           for kind in drawn_kinds), key=lambda fault: fault.at_call))
+    return Plan(
+        seed, chance.choice((1, 1, 2, 3)), chance.choice((1, 1, 2, 3)), chance.randint(3, 40), chance.choice((0.0, 0.3, 0.7)),
+        chance.choice(("classic", "classic", "consumer")), chance.random() < 0.15,
+        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults)
+
+
+def smaller(plan: Plan) -> list[Plan]:
+    """Plans with one thing less, the largest steps first."""
+    found = [replace(plan, faults=plan.faults[:number] + plan.faults[number + 1:]) for number in range(len(plan.faults))]
+    if plan.workers > 1:
+        found.append(replace(plan, workers=1))
+    if plan.partitions > 1:
+        found.append(replace(plan, partitions=1))
+    if any(plan.clock_offsets_s):
+        found.append(replace(plan, clock_offsets_s=(0.0,) * len(plan.clock_offsets_s)))
+    if plan.transactional:
+        found.append(replace(plan, transactional=0.0))
+    if plan.records > 3:
+        found += [replace(plan, records=max(3, records)) for records in (plan.records // 2, plan.records - 1)]
+    return found

@@ -1,0 +1,201 @@
+"""One system: two clusters, the service's processes with what restarts them, and those who write to the source.
+
+The processes run the service's own code. What starts them again does what `reo.supervisor` does with an exit code: 0 and a named
+stop are the end of the service, everything else is a new process after a backoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from common import settings as settings_module
+from common import topics
+from common.errors import ReoError, stop_codes
+from common.routes import Place
+from common.settings import Settings
+from deduplicator import worker
+from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, MENDED_BY_WAITING
+from replicator.stage import Stage
+from simulator.kafka.cluster import Cluster
+from simulator.kafka.network import Network
+from simulator.plan import Plan
+from simulator.query import Engine
+from simulator.schedule import START_UNIX_S, Process, Schedule
+
+if TYPE_CHECKING:
+    from simulator.faults import Faults
+
+TOPIC, COPY = "orders", "copy"
+LOAD_S = 20.0
+"""The source is written to for about so long."""
+
+
+@dataclass(eq=False)
+class Child:
+    """One process of the service, through all its restarts."""
+
+    name: str
+    begin: Callable[[Child], Callable[[], object]]
+    """What a new process of it does."""
+    host: int
+    process: Process | None = None
+    backoff_s: float = BACKOFF_FIRST_S
+    is_wanted: bool = True
+    starts: int = 0
+    engine: Engine | None = None
+    """Of stage one, its JVM."""
+    is_told_to_stop: bool = False
+
+
+class System:
+    """All of it."""
+
+    topic, copy = TOPIC, COPY
+
+    def __init__(self, plan: Plan, schedule: Schedule, tell: Callable[[str], None]) -> None:
+        self.plan = plan
+        self.schedule = schedule
+        self.tell = tell
+        self.network = Network(schedule)
+        self.source = Cluster(schedule, "source", cluster_id="source-cluster")
+        self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
+        self.network.clusters = {"source:9092": self.source, "destination:9092": self.destination}
+        self.faults: Faults
+        self.jvms: list[Engine] = []
+        self.children: list[Child] = []
+        self.ended: int | None = None
+        """The exit code of the service."""
+        self.why = ""
+        self.read_to: dict[Place, int] = {}
+        """By source partition, how far any query has read."""
+        self.loaded = 0
+        self.is_loading = True
+        self.settings = self._settings()
+
+    def _settings(self) -> Settings:
+        environment = {
+            "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092", "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
+            "REO_SOURCE_TOPIC": TOPIC, "REO_DESTINATION_TOPIC": COPY, "REO_APPLICATION": "reo", "REO_INSTANCE": "host",
+            "REO_SOURCE_START": "earliest", "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
+            "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": "30",
+            "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000", "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10", "REO_METRICS_PORT": "0",
+        }
+        return settings_module.load(environment)
+
+    def begin(self) -> None:
+        """Make the source topic and start everything."""
+        self.source.create_topic(TOPIC, self.plan.partitions)
+        for number in range(self.plan.workers):
+            self.add_worker(number)
+        self.add_stage_one()
+        writer = Process("writer")
+        self.schedule.start(writer, self._write)
+
+    def unix_ms(self) -> int:
+        """The true time."""
+        return int((START_UNIX_S + self.schedule.now) * 1000)
+
+    def cluster_of(self, named: Any) -> Cluster:
+        """The cluster that a setting names."""
+        return self.network.clusters[named.bootstrap_servers]
+
+    # ---- processes
+
+    def add_worker(self, number: int) -> None:
+        """One more process of stage two."""
+        self._add(Child(f"worker {number}", lambda child: lambda: worker.run(self.settings, number, lambda: child.is_told_to_stop), number % 4))
+
+    def add_stage_one(self) -> None:
+        """A process of stage one; a second one is a mistake of an operator, or of a scheduler."""
+        number = sum(child.name.startswith("stage one") for child in self.children)
+        self._add(Child(f"stage one {number}", self._stage_one, 3 - number % 4))
+
+    def _stage_one(self, child: Child) -> Callable[[], object]:
+        def work() -> None:
+            assert child.process is not None
+            partitions = sum(source.partitions for source in topics.prepare(self.settings).values())
+            child.engine = Engine(self, child.process)
+            Stage(self.settings, lambda: child.is_told_to_stop, child.engine, partitions).work()
+        return work
+
+    def _add(self, child: Child) -> None:
+        self.children.append(child)
+        self.start(child)
+
+    def start(self, child: Child) -> None:
+        """A new process of it."""
+        if self.ended is not None or not child.is_wanted or (child.process and child.process.is_alive):
+            return
+        child.starts += 1
+        child.is_told_to_stop = False
+        child.process = Process(child.name, self.plan.clock_offsets_s[child.host])
+        child.process.on_end = lambda raised: self._ended(child, raised)
+        self.schedule.start(child.process, child.begin(child))
+
+    def kill(self, child: Child) -> None:
+        """SIGKILL; it is started again."""
+        assert child.process is not None
+        process = child.process
+        self._restart_later(child)
+        if child.engine:
+            child.engine.driver_died()
+            child.engine = None
+        self.schedule.kill(process)
+
+    def _ended(self, child: Child, raised: BaseException | None) -> None:
+        code = 0 if raised is None else raised.exit_code if isinstance(raised, ReoError) else 1
+        said = f"{type(raised).__name__}: {raised}" if raised else "done"
+        self.tell(f"{child.name} ends: {said}")
+        if child.engine:
+            self.schedule.kill(child.engine.process)
+            child.engine = None
+        if raised is not None and not isinstance(raised, ReoError):
+            self.faults.unexpected(child.name, raised)
+        if (code == 0 and self.plan.stop_at_end and not child.is_told_to_stop) or (code in stop_codes() and code != MENDED_BY_WAITING):
+            self.ended, self.why = code, said
+            self.stop()
+        else:
+            self._restart_later(child)
+
+    def _restart_later(self, child: Child) -> None:
+        self.schedule.after(child.backoff_s, lambda: self.start(child))
+        child.backoff_s = min(BACKOFF_MOST_S, 2 * child.backoff_s)
+
+    def stop(self) -> None:
+        """SIGTERM to all."""
+        for child in self.children:
+            child.is_told_to_stop = True
+
+    def child_of(self, process: Process | None) -> Child | None:
+        """Whose process this is."""
+        return next((child for child in self.children if child.process is process), None) if process else None
+
+    # ---- the source's writers
+
+    def _write(self) -> None:
+        """Records for about `LOAD_S`, single ones and transactions; every third transaction is aborted."""
+        chance = self.schedule.random
+        number = 0
+        while self.loaded < self.plan.records:
+            self.schedule.sleep(chance.uniform(0, 2 * LOAD_S / self.plan.records))
+            if self.source.is_away:
+                continue
+            partition, count = chance.randrange(self.source.partitions(TOPIC)), chance.randint(1, 4)
+            records = [self._record(partition) for _ in range(count)]
+            if chance.random() < self.plan.transactional:
+                number += 1
+                transaction = self.source.open_transaction()
+                self.source.append_in(transaction, TOPIC, partition, records)
+                self.schedule.sleep(chance.choice((0.0, 0.0, 0.5, 5.0)))
+                self.source.end_transaction(transaction, commit=number % 3 != 0)
+            else:
+                self.source.append(TOPIC, partition, records)
+        self.is_loading = False
+
+    def _record(self, partition: int) -> tuple[Any, ...]:
+        self.loaded += 1
+        key = None if self.loaded % 5 == 0 else b"key-%d" % (self.loaded % 7)
+        value = None if self.loaded % 11 == 0 else b"%d-%d" % (partition, self.loaded)
+        return key, value, (("n", b"%d" % self.loaded),), self.unix_ms() - self.loaded
