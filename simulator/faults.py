@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from common.errors import DestinationTruncated, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
 from common.routes import Place
+from simulator import logs
+from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
 from simulator.system import COPY, TOPIC, Child, System
@@ -88,12 +90,12 @@ class Faults:
 
     # ---- requests, and what the JVM's producers send
 
-    def fate(self, cluster: str, api: str, process: Process | None) -> Fate:
+    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:
         """Of a request of one of the service's processes."""
         if not self.requests or self.system.child_of(process) is None:
             return "ok"
         fate = self.requests.pop(0)
-        self._note(next(kind for kind, known in FATES.items() if known == fate), f"{api} of {process.name if process else ''} to {cluster}")
+        self._note(next(kind for kind, known in FATES.items() if known == fate), f"{api} of {process.name if process else ''} to {cluster.name}")
         return fate
 
     def of_producer(self, task: Task) -> str:
@@ -173,7 +175,7 @@ class Faults:
         return f"for {seconds:.1f} s"
 
     def _partition(self, chance: random.Random) -> int:
-        return chance.randrange(self.system.source.partitions(TOPIC))
+        return chance.randrange(logs.partitions(self.system.source, TOPIC))
 
     def _retention(self, chance: random.Random, _: Child | None) -> str:
         partition = self._partition(chance)
@@ -183,18 +185,20 @@ class Faults:
 
     def _compact(self, chance: random.Random, _: Child | None) -> str:
         partition = self._partition(chance)
-        removed = frozenset(self.system.source.compact(TOPIC, partition))
+        before = logs.data(self.system.source, Place(TOPIC, partition))
+        self.system.source.compact(TOPIC, partition)
+        removed = frozenset(before) - frozenset(logs.data(self.system.source, Place(TOPIC, partition)))
         self.judge.allow_missing(partition, removed)
         return f"partition {partition}: {sorted(removed)}"
 
     def _add_partition(self, _: random.Random, __: Child | None) -> str:
-        count = self.system.source.partitions(TOPIC) + 1
+        count = logs.partitions(self.system.source, TOPIC) + 1
         self.system.source.add_partitions(TOPIC, count)
         return str(count)
 
     def _delete_unread_source(self, chance: random.Random, _: Child | None) -> str:
         partition = self._partition(chance)
-        end = self.system.source.end(Place(TOPIC, partition))
+        end = self.system.source.log(TOPIC, partition).end
         offset = chance.randint(0, end)
         if self.judge.allow_missing(partition, range(offset)):
             self.allowed.add(SourceTruncated.exit_code)
@@ -203,7 +207,7 @@ class Faults:
 
     def _lose_source(self, chance: random.Random, _: Child | None) -> str:
         partition = self._partition(chance)
-        end = self.system.source.end(Place(TOPIC, partition))
+        end = self.system.source.log(TOPIC, partition).end
         if not end:
             return ""
         count = chance.randint(1, min(4, end))
@@ -217,7 +221,7 @@ class Faults:
         return f"partition {partition}: {count} of {end}, read to {read_to}, copied to {copied}"
 
     def _recreate_source(self, chance: random.Random, _: Child | None) -> str:
-        count = self.system.source.partitions(TOPIC)
+        count = logs.partitions(self.system.source, TOPIC)
         self.judge.is_source_history_lost = True
         self.demanded = {SourceRecreated.exit_code, TopicMissing.exit_code}
         self.system.source.delete_topic(TOPIC)
@@ -226,33 +230,33 @@ class Faults:
 
     def _delete_between(self, chance: random.Random, _: Child | None) -> str:
         place = Place(PROXY, self._partition(chance))
-        if not self.system.destination.has(place):
+        if not logs.has(self.system.destination, place):
             return ""
-        offset = chance.randint(0, self.system.destination.end(place))
+        offset = chance.randint(0, self.system.destination.log(*place).end)
         self.system.destination.delete_records(*place, offset)
         return f"{place} begins at {offset}"
 
     def _lose_between(self, chance: random.Random, _: Child | None) -> str:
         place = Place(PROXY, self._partition(chance))
-        if not self.system.destination.has(place) or not self.system.destination.end(place):
+        if not logs.has(self.system.destination, place) or not self.system.destination.log(*place).end:
             return ""
-        count = chance.randint(1, min(4, self.system.destination.end(place)))
+        count = chance.randint(1, min(4, self.system.destination.log(*place).end))
         self.system.destination.lose_newest(*place, count, same_epoch=chance.random() < 0.3)
         return f"{place}: {count}"
 
     def _compact_between(self, chance: random.Random, _: Child | None) -> str:
         place = Place(PROXY, self._partition(chance))
-        if not self.system.destination.has(place):
+        if not logs.has(self.system.destination, place):
             return ""
         self.allowed.add(TopicsUnfit.exit_code)
-        self.system.destination.alter_config(PROXY, {"cleanup.policy": "compact"})
-        return f"{place}: {sorted(self.system.destination.compact(*place))}"
+        self.system.destination.alter_config(PROXY, cleanup_policy="compact")
+        return f"{place}: {self.system.destination.compact(*place)} records are gone"
 
     def _recreate_destination(self, _: random.Random, __: Child | None) -> str:
         place = Place(COPY, 0)
-        if not self.system.destination.has(place):
+        if not logs.has(self.system.destination, place):
             return ""
-        count = self.system.destination.partitions(COPY)
+        count = logs.partitions(self.system.destination, COPY)
         self.system.destination.delete_topic(COPY)
         self.system.destination.create_topic(COPY, count)
         self.judge.begin_again()
@@ -260,9 +264,9 @@ class Faults:
 
     def _lose_destination(self, chance: random.Random, _: Child | None) -> str:
         place = Place(COPY, self._partition(chance))
-        if not self.system.destination.has(place) or not self.system.destination.end(place):
+        if not logs.has(self.system.destination, place) or not self.system.destination.log(*place).end:
             return ""
-        count = chance.randint(1, min(4, self.system.destination.end(place)))
+        count = chance.randint(1, min(4, self.system.destination.log(*place).end))
         self.judge.is_destination_history_lost = True
         self.demanded = {DestinationTruncated.exit_code}
         self.system.destination.lose_newest(*place, count, same_epoch=chance.random() < 0.3)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from common.routes import Place
+from simulator import logs
 
 if TYPE_CHECKING:
     from simulator.system import System
@@ -52,7 +53,7 @@ class Judge:
     def __init__(self, system: System) -> None:
         self.system = system
         self.copies: dict[int, Copy] = {}
-        self.versions = (-1, -1)
+        self.versions: tuple[object, ...] = ()
         self.is_source_history_lost = False
         """The source lost records that were copied: what follows is another history, and the service has to stop."""
         self.is_destination_history_lost = False
@@ -65,7 +66,7 @@ class Judge:
 
     def is_violated(self) -> bool:
         """Asked after each step."""
-        versions = self.system.source.version, self.system.destination.version
+        versions = logs.version(self.system.source, self.system.topic), logs.version(self.system.destination, self.system.copy)
         if versions != self.versions and not self.violation:
             self.versions = versions
             try:
@@ -75,22 +76,20 @@ class Judge:
         return bool(self.violation)
 
     def _look(self) -> None:
-        for partition in range(self.system.source.partitions(self.system.topic)):
+        for partition in range(logs.partitions(self.system.source, self.system.topic)):
             copy = self.copies.setdefault(partition, Copy())
             self._extend(Place(self.system.topic, partition), copy)
             if not (self.is_source_history_lost or self.is_destination_history_lost):
                 self._compare(Place(self.system.copy, partition), copy)
 
     def _extend(self, place: Place, copy: Copy) -> None:
-        found = self.system.source.committed_records(place, copy.read_to)
+        found = logs.committed(self.system.source, place, copy.read_to)
         if found is not None and not self.is_source_history_lost:
             records, copy.read_to = found
             copy.expected += [Expected(offset, content) for offset, content in records]
 
     def _compare(self, place: Place, copy: Copy) -> None:
-        if not self.system.destination.has(place):
-            return
-        found = self.system.destination.committed_records(place, copy.seen_to)
+        found = logs.committed(self.system.destination, place, copy.seen_to)
         if found is None:
             return
         records, copy.seen_to = found

@@ -21,6 +21,7 @@ import orjson
 from common.origin import HEADER
 from common.routes import Place
 from replicator.run import Plan
+from simulator import logs
 from simulator.schedule import START_UNIX_S, Process, Signal
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Query:
         settings, at_source = self.plan.settings, self.plan.at_source()
         schedule, positions = self.system.schedule, dict(self.plan.starts)
         source = self.system.cluster_of(settings.source)
-        last_end = {place: source.stable_end(at_source[place]) for place in positions} if settings.stop_at_end else {}
+        last_end = {place: source.log(*at_source[place]).stable for place in positions} if settings.stop_at_end else {}
         number = 0
         while not self.is_over:
             number += 1
@@ -190,7 +191,7 @@ class Task:
                 continue
             if self.end is not None and self.position >= self.end:
                 break
-            found = source.committed_records(self.there, self.position, schedule.random.randint(1, 4), self.end)
+            found = logs.committed(source, self.there, self.position, schedule.random.randint(1, 4), self.end)
             if found is None:  # out of range
                 if self.query.plan.settings.stop_at_end or schedule.random.random() < 0.5:
                     self._fail("OffsetOutOfRangeException")
@@ -217,7 +218,7 @@ class Task:
             origin = (f'{{"p":{self.there.partition},"o":{offset},"t":{timestamp_ms},"k":0,"e":{plan.epoch},"b":{self.batch_ms},'
                       f'"s":{self.sequence},"i":"{identity}"}}')
             self.sequence += 1
-            yield key, value, (*headers, (HEADER, origin.encode())), self.system.unix_ms()
+            yield key, value, [*headers, (HEADER, origin.encode())], self.system.unix_ms()
 
     def _send(self, batch: list[tuple[Any, ...]]) -> None:
         """Hand a producer batch to the client: in order, unless a fault says otherwise."""
@@ -244,7 +245,7 @@ class Task:
                 self.system.schedule.after(0.5, arrive)
                 return
             self.outstanding -= 1
-            if destination.has(self.place):
+            if logs.has(destination, self.place):
                 destination.append(self.place.topic, self.place.partition, batch)
             else:
                 self._fail("UnknownTopicOrPartitionException")

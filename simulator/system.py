@@ -18,8 +18,8 @@ from common.settings import Settings
 from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, MENDED_BY_WAITING
 from replicator.stage import Stage
-from simulator.kafka.cluster import Cluster
-from simulator.kafka.network import Network
+from simulator import logs
+from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
 from simulator.query import Engine
 from simulator.schedule import START_UNIX_S, Process, Schedule
@@ -86,7 +86,8 @@ class System:
 
     def begin(self) -> None:
         """Make the source topic and start everything."""
-        self.source.create_topic(TOPIC, self.plan.partitions)
+        is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
+        self.source.create_topic(TOPIC, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
@@ -180,22 +181,22 @@ class System:
         number = 0
         while self.loaded < self.plan.records:
             self.schedule.sleep(chance.uniform(0, 2 * LOAD_S / self.plan.records))
-            if self.source.is_away:
+            if self.source.is_away or not logs.partitions(self.source, TOPIC):  # deleted, and not yet made again
                 continue
-            partition, count = chance.randrange(self.source.partitions(TOPIC)), chance.randint(1, 4)
+            partition, count = chance.randrange(logs.partitions(self.source, TOPIC)), chance.randint(1, 4)
             records = [self._record(partition) for _ in range(count)]
             if chance.random() < self.plan.transactional:
                 number += 1
                 transaction = self.source.open_transaction()
-                self.source.append_in(transaction, TOPIC, partition, records)
+                transaction.append(TOPIC, partition, records)
                 self.schedule.sleep(chance.choice((0.0, 0.0, 0.5, 5.0)))
-                self.source.end_transaction(transaction, commit=number % 3 != 0)
+                (transaction.abort if number % 3 == 0 else transaction.commit)()
             else:
                 self.source.append(TOPIC, partition, records)
         self.is_loading = False
 
     def _record(self, partition: int) -> tuple[Any, ...]:
         self.loaded += 1
-        key = None if self.loaded % 5 == 0 else b"key-%d" % (self.loaded % 7)
+        key = None if self.loaded % 5 == 0 and not self.source.topics[TOPIC].own else b"key-%d" % (self.loaded % 7)
         value = None if self.loaded % 11 == 0 else b"%d-%d" % (partition, self.loaded)
         return key, value, (("n", b"%d" % self.loaded),), self.unix_ms() - self.loaded

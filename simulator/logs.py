@@ -1,0 +1,55 @@
+"""Reads a simulated cluster's logs as nobody in it can: at once, and without a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.routes import Place
+from simulator.kafka.cluster import Cluster
+from simulator.kafka.log import DATA, Record
+from simulator.kafka.refused import Refused
+
+ALL = 1 << 60
+Content = tuple[Any, ...]
+
+
+def content(record: Record) -> Content:
+    """What a copy has to keep."""
+    return record.key, record.value, tuple(record.headers or ()), record.timestamp_ms
+
+
+def has(cluster: Cluster, place: Place) -> bool:
+    """Whether there is such a partition."""
+    return cluster.log_of(*place) is not None
+
+
+def partitions(cluster: Cluster, topic: str) -> int:
+    """How many; 0 for none."""
+    found = cluster.topics.get(topic)
+    return len(found.logs) if found else 0
+
+
+def committed(cluster: Cluster, place: Place, begin: int, count: int = ALL, end: int | None = None) -> tuple[list[tuple[int, Content]], int] | None:
+    """Visible records from `begin` on, below `end`, and the offset after what was looked at; None when `begin` is out of range."""
+    log = cluster.log_of(*place)
+    if log is None:
+        return None
+    try:
+        found, following = log.read(begin, count, committed=True)
+    except Refused:
+        return None
+    if end is not None and following > end:
+        found, following = [record for record in found if record.offset < end], max(begin, end)
+    return [(record.offset, content(record)) for record in found], following
+
+
+def data(cluster: Cluster, place: Place) -> list[int]:
+    """The offsets of all records that are no markers."""
+    log = cluster.log_of(*place)
+    return [record.offset for record in log.records if record.kind == DATA] if log else []
+
+
+def version(cluster: Cluster, topic: str) -> tuple[object, ...]:
+    """Changes whenever another record can be seen."""
+    found = cluster.topics.get(topic)
+    return (found.id, *[(log.stable, log.begin) for log in found.logs]) if found else ()
