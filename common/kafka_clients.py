@@ -7,7 +7,6 @@ themselves and give up after a while. Nothing here is left to a default that mat
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from common import client_options
+from common import client_options, machine
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -88,15 +87,15 @@ def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask:
 
 def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
     """Ask until there is an answer; after `timeout_s` the errors of `later` are raised too. Others are translated and raised at once."""
-    deadline = time.monotonic() + timeout_s
+    deadline = machine.monotonic() + timeout_s
     while True:
         try:
             return ask()
         except KafkaException as failed:
             error = translate(failed.args[0], doing)
-            if not isinstance(error, later) or time.monotonic() > deadline:
+            if not isinstance(error, later) or machine.monotonic() > deadline:
                 raise error from None
-            time.sleep(0.05)
+            machine.sleep(0.05)
 
 
 class Lost:

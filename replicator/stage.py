@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
-import time
 from concurrent.futures import Future
 
 from py4j.protocol import Py4JError
@@ -17,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from common import candidates, permissions, points, positions, topics
+from common import candidates, machine, permissions, points, positions, topics
 from common.children import kill_children
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
@@ -52,7 +50,7 @@ class Stage:
         self.spark = spark
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.choice = Choice(settings, random.Random(), self.pulse.beat)  # noqa: S311  (which candidate is the first is no secret)
+        self.choice = Choice(settings, machine.chance(), self.pulse.beat)
         self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
         self.health = Health(settings, self.choice)
         self.targets: dict[Place, int] = {}
@@ -178,7 +176,7 @@ class Stage:
                 return "complete"
             if event in ("superseded", "hole"):
                 return "behind"
-            time.sleep(0.1)
+            machine.sleep(0.1)
         return "stopped"
 
     def _complete(self, plan: Plan) -> bool:
@@ -200,25 +198,25 @@ class Stage:
                 if ends.get(place, 0) > start and (self.nothing_passes or begins[at_source[place]] <= start)}
         self.clients.notes.write(plan.epoch, plan.identities, gaps)
         self.clients.notes.flush()
-        deadline = time.monotonic() + WRITTEN_DOWN_S
-        while gaps and time.monotonic() < deadline and not self.stopping():
+        deadline = machine.monotonic() + WRITTEN_DOWN_S
+        while gaps and machine.monotonic() < deadline and not self.stopping():
             self.pulse.beat()
             commits = self.planner.try_committed(gaps)
             gaps = {place: gap for place, gap in gaps.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
-            time.sleep(0.05)
+            machine.sleep(0.05)
 
     def _session(self) -> SparkSession | None:
         """The JVM, once it is up and has a slot for each partition; None when told to stop before. On a cluster, slots come and go with executors."""
-        said = time.monotonic()
+        said = machine.monotonic()
         while not self.stopping():
             self.pulse.wait("spark")
             slots = session.slots(self.spark.result()) if self.spark.done() else 0
             if slots >= self.partitions:
                 return self.spark.result()
-            if self.spark.done() and time.monotonic() > said + 10:
-                said = time.monotonic()
+            if self.spark.done() and machine.monotonic() > said + 10:
+                said = machine.monotonic()
                 log.warning("waiting for the cluster's executors: %d slots, %d are needed, one for each partition", slots, self.partitions)
-            time.sleep(0.05)
+            machine.sleep(0.05)
         return None
 
     def _pause(self) -> None:
