@@ -36,7 +36,9 @@ ASK_THE_MACHINE_ITSELF = {
     "reo/health.py": {"threading", "time"},  # of a real port
     "reo/side_by_side.py": {"multiprocessing"},  # of a command that reads with several processors
 }
-"""In reo/demo nothing is asked: it starts real brokers."""
+SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))
+           and "demo" not in path.relative_to(ROOT).parts]
+"""What a simulated process can run, and the command line; the demo starts real brokers."""
 
 
 def named(path: Path) -> str:
@@ -101,9 +103,16 @@ def asked_of_the_machine(path: Path) -> set[str]:
 
 def test_a_process_asks_the_machine_in_one_place() -> None:
     """Clocks, sleep, chance and threads are `common.machine`'s, so that a simulator can run the service's own processes; the exceptions are named."""
-    found = {named(path): asked_of_the_machine(path) for path in MODULES
-             if named(path).startswith(("common/", "replicator/", "deduplicator/", "reo/")) and not named(path).startswith("reo/demo/")}
+    found = {named(path): asked_of_the_machine(path) for path in SERVICE}
     assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
+
+
+@pytest.mark.parametrize("path", SERVICE, ids=named)
+def test_clients_are_made_in_one_place(path: Path) -> None:
+    """A client of confluent-kafka is made by `common.kafka_clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    called = {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
+    assert called & {"Consumer", "Producer", "AdminClient"} == set()
 
 
 def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:
