@@ -10,12 +10,10 @@ Stage two and the command line ask the source little: how many partitions it has
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from common import positions, topics
+from common import machine, positions, topics
 from common.errors import ReoError
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin
@@ -62,23 +60,22 @@ def look(settings: Settings, known: Sources | None = None) -> Look | ReoError:
 
 def looks(settings: Settings) -> list[Look | ReoError]:
     """All candidates, in the order of the settings, asked at the same time."""
-    with ThreadPoolExecutor(len(settings.sources)) as pool:
-        return list(pool.map(look, map(settings.on, settings.sources)))
+    return machine.all_at_once(look, map(settings.on, settings.sources))
 
 
 def answering(settings: Settings) -> Settings:
     """The settings with one source: the candidate that is furthest of those that answer. Waits `connect_timeout_s` for one; then the first one's error."""
     if len(settings.sources) == 1:
         return settings
-    deadline = time.monotonic() + settings.number("connect_timeout_s")
+    deadline = machine.monotonic() + settings.number("connect_timeout_s")
     while True:
         found = looks(settings)
         there = [seen for seen in found if isinstance(seen, Look)]
         if there:
             return max(there, key=lambda seen: (len(seen.ends), seen.watermark)).settings
-        if time.monotonic() > deadline and isinstance(found[0], ReoError):
+        if machine.monotonic() > deadline and isinstance(found[0], ReoError):
             raise found[0]
-        time.sleep(PAUSE_S)
+        machine.sleep(PAUSE_S)
 
 
 def copied_identity(settings: Settings, source: Topic, frontiers: Iterable[Frontier]) -> str:

@@ -2,21 +2,23 @@
 
 librdkafka's defaults are made for throughput and convenience: they start reading at the end, read aborted records, commit by
 themselves and give up after a while. Nothing here is left to a default that matters.
+
+No client is made elsewhere, and what they are made of can be replaced for the whole interpreter (`use`): so a simulator can give the service's own
+processes a Kafka of its own.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from common import client_options
+from common import client_options, machine
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -88,15 +90,33 @@ def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask:
 
 def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
     """Ask until there is an answer; after `timeout_s` the errors of `later` are raised too. Others are translated and raised at once."""
-    deadline = time.monotonic() + timeout_s
+    deadline = machine.monotonic() + timeout_s
     while True:
         try:
             return ask()
         except KafkaException as failed:
             error = translate(failed.args[0], doing)
-            if not isinstance(error, later) or time.monotonic() > deadline:
+            if not isinstance(error, later) or machine.monotonic() > deadline:
                 raise error from None
-            time.sleep(0.05)
+            machine.sleep(0.05)
+
+
+class Clients(NamedTuple):
+    """What clients are made of: each takes librdkafka's options and gives a client."""
+
+    consumer: Callable[[dict[str, Any]], Consumer]
+    producer: Callable[[dict[str, Any]], Producer]
+    admin: Callable[[dict[str, Any]], AdminClient]
+
+
+_in_use = Clients(Consumer, Producer, AdminClient)
+
+
+def use(clients: Clients) -> Clients:
+    """Make clients of these from now on, in the whole interpreter; returns what they were made of before."""
+    global _in_use
+    before, _in_use = _in_use, clients
+    return before
 
 
 class Lost:
@@ -147,12 +167,12 @@ def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
 
 def admin(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
-    return AdminClient(_base(cluster, settings, "admin") | {"log_level": 0} | more)  # what goes wrong is an answer, or `Cluster.refused`; no log repeats it
+    return _in_use.admin(_base(cluster, settings, "admin") | {"log_level": 0} | more)  # what goes wrong is an answer, or `Cluster.refused`; no log repeats it
 
 
 def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
     """A consumer without a group: it is assigned by hand, sees committed records only and stops at an unknown offset."""
-    return Consumer(_base(cluster, settings, "reader") | {
+    return _in_use.consumer(_base(cluster, settings, "reader") | {
         "group.id": settings.application,  # never joined: only `committed` asks for it
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
@@ -167,7 +187,7 @@ def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
 
 def idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
     """For a record now and then, outside transactions."""
-    return Producer(_base(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
+    return _in_use.producer(_base(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
 
 
 def _with_options(kind: Callable[[dict[str, Any]], Result], settings: Settings, name: str, ours: dict[str, Any]) -> Result:
@@ -195,7 +215,7 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
-    return _with_options(Consumer, settings, "intermediate.consumer_options", _base(settings.destination, settings, f"deduplicator-{worker}") | {
+    return _with_options(_in_use.consumer, settings, "intermediate.consumer_options", _base(settings.destination, settings, f"deduplicator-{worker}") | {
         "group.id": settings.application,
         "group.protocol": "classic" if classic else "consumer",
         **(classic_options if classic else {}),
@@ -220,7 +240,8 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
     split a batch that the broker refuses.
     """
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
-    return _with_options(Producer, settings, "destination.producer_options", _base(settings.destination, settings, f"deduplicator-{worker}-{letter}") | {
+    base = _base(settings.destination, settings, f"deduplicator-{worker}-{letter}")
+    return _with_options(_in_use.producer, settings, "destination.producer_options", base | {
         "logger": lost,
         "log_level": 6,  # for `Lost`
         "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",

@@ -11,9 +11,9 @@ was not seen to wait then may wait since.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container
 
+from common import machine
 from common.metrics import LAG, LAG_SECONDS
 from common.routes import Place
 
@@ -21,7 +21,7 @@ from common.routes import Place
 class Lag:
     """What one process reports of its stage."""
 
-    def __init__(self, stage: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, stage: str, clock: Callable[[], float] = machine.time) -> None:
         self.stage = stage
         self.clock = clock
         self.clear: dict[Place, float] = {}

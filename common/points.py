@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from typing import Literal
+
+from common import machine
 
 VARIABLES = {"REO_DIE_AT": signal.SIGKILL, "REO_FREEZE_AT": signal.SIGSTOP}
 Point = Literal[
@@ -46,6 +47,11 @@ class Armed:
         """Send the signal to this process."""
         os.kill(os.getpid(), self.signal)
 
+    def strike_soon(self) -> None:
+        """In a moment."""
+        machine.sleep(COMMITTING_S)
+        self.strike()
+
 
 ARMED = tuple(Armed(text, with_signal) for variable, with_signal in VARIABLES.items() for text in os.environ.get(variable, "").split(";") if text)
 
@@ -61,4 +67,4 @@ def soon_after(point: Point) -> None:
     """Die or freeze in a moment, in the middle of the call that follows."""
     for armed in ARMED:
         if armed.point == point and armed.reached(point):
-            threading.Timer(COMMITTING_S, armed.strike).start()
+            machine.background(armed.strike_soon, "strike")

@@ -6,7 +6,6 @@ Both stages and the command line ask the same questions of the clusters; nothing
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, Consum
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
+from common import machine, read_up_to
 from common import origin as origins
-from common import read_up_to
 from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
@@ -152,9 +151,9 @@ def firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consume
     if not begins:
         return found
     reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
-    deadline = time.monotonic() + POLL_S
+    deadline = machine.monotonic() + POLL_S
     try:
-        while len(found) < len(begins) and time.monotonic() < deadline:
+        while len(found) < len(begins) and machine.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
@@ -236,13 +235,13 @@ def batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = ma
         return
     reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
-    heard = time.monotonic()
+    heard = machine.monotonic()
     try:
         while unfinished:
             messages = cast(list[Consumed], reader.consume(1000, 0.05))
             if messages:
-                heard = time.monotonic()
-            elif time.monotonic() > heard + silence_s:
+                heard = machine.monotonic()
+            elif machine.monotonic() > heard + silence_s:
                 raise ClusterUnreachable(f"reading {', '.join(map(str, begins))}: nothing came for {silence_s:.0f} s")
             if len(unfinished) == len(begins) and all([message.error() is None for message in messages]):  # noqa: C419  (a list is quicker)
                 taken, failed = messages, None

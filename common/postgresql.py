@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar, cast
 
@@ -19,6 +18,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
+from common import machine
 from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
 from common.probe import Probe
 from common.pulse import Pulse
@@ -51,12 +51,12 @@ class Session(psycopg.Connection[TupleRow]):
         return super().wait(self._watched(gen), interval, timeout)
 
     def _watched(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        began = time.monotonic()
+        began = machine.monotonic()
         try:
             state = next(gen)
             while True:
                 ready = yield state
-                self.on_wait(time.monotonic() - began)
+                self.on_wait(machine.monotonic() - began)
                 state = gen.send(ready)
         except StopIteration as done:
             return cast(Answer, done.value)
@@ -64,7 +64,7 @@ class Session(psycopg.Connection[TupleRow]):
 
 def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
     """A session in which each statement is a transaction; waits for the server at most so long, then ClusterUnreachable. AccessRefused at once."""
-    deadline = time.monotonic() + patience_s
+    deadline = machine.monotonic() + patience_s
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
     said = ""
     while True:
@@ -73,14 +73,14 @@ def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: 
             _prepare(session, timeout_ms)
         except psycopg.Error as failed:
             error = _not_entered(settings, failed)
-            if not isinstance(error, ClusterUnreachable) or time.monotonic() > deadline:
+            if not isinstance(error, ClusterUnreachable) or machine.monotonic() > deadline:
                 raise error from None
             if str(error) != said:
                 said = str(error)
                 log.warning("the database is waited for: %s", said)
             if pulse is not None:
                 pulse.wait("database")
-            time.sleep(PAUSE_S)
+            machine.sleep(PAUSE_S)
         else:
             return session
 

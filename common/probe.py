@@ -7,11 +7,11 @@ of the admin client: when a question's time-out is over and the answer comes lat
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
+from common import machine
 from common.errors import ReoError
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 class Probe(Generic[Answer]):
     """`ask` gives the answer or raises; the server is away when none came for `patience_s`. The clock only goes forward."""
 
-    def __init__(self, ask: Callable[[], Answer], nothing: Answer, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: Callable[[], Answer], nothing: Answer, patience_s: float, clock: Callable[[], float] = machine.monotonic) -> None:
         self.ask = ask
         self.answer = nothing
         """The last one."""
@@ -29,11 +29,11 @@ class Probe(Generic[Answer]):
         self.clock = clock
         self.answered_at = clock()
         self.over = False
-        self.woken = threading.Event()
+        self.woken = machine.event()
 
     def start(self, name: str, every_s: float) -> None:
         """Ask from now on."""
-        threading.Thread(target=self._work, args=(every_s,), daemon=True, name=name).start()
+        machine.background(partial(self._work, every_s), name)
 
     @property
     def has_answered(self) -> bool:

@@ -14,10 +14,10 @@ While a process waits nobody knows how much there is to copy. Its seconds of lag
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Literal
 
+from common import machine
 from common.lag import Lag
 from common.metrics import HEARTBEAT, READY, WAITING
 
@@ -42,7 +42,7 @@ BEAT_S = 0.5
 class Pulse:
     """Of one process. The clock is Unix time."""
 
-    def __init__(self, stage: str, worker: int = 0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, stage: str, worker: int = 0, clock: Callable[[], float] = machine.time) -> None:
         self.labels = (stage, str(worker))
         self.clock = clock
         self.heartbeat = HEARTBEAT.labels(*self.labels)

@@ -8,7 +8,6 @@ the cluster does not answer is asked again; a topic that is not there is met by 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from common import machine
 from common.errors import DestinationTruncated
 from common.kafka_clients import REQUEST_TIMEOUT_S
 from common.routes import Place
@@ -28,7 +28,7 @@ EVERY_S = 5.0
 class DestinationWatch:
     """The requests on their way, and what their answers have to say."""
 
-    def __init__(self, client: AdminClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: AdminClient, clock: Callable[[], float] = machine.monotonic) -> None:
         self.client = client
         self.clock = clock
         self.due = clock() + EVERY_S

@@ -8,10 +8,9 @@ Preparing takes some requests for each topic, looking takes two for all of them:
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 
-from common import topics
+from common import machine, topics
 from common.errors import ClusterUnreachable
 from common.kafka_clients import admin
 from common.routes import Route
@@ -28,9 +27,9 @@ class Follower:
         self.settings = settings
         self.found = set(known)
         self.failed: Exception | None = None
-        self.over = threading.Event()
+        self.over = machine.event()
         if any(rule.is_pattern for rule in settings.rules):
-            threading.Thread(target=self._work, daemon=True, name="follower").start()
+            machine.background(self._work, "follower")
 
     def new(self, known: Iterable[Route]) -> set[Route]:
         """The routes that have come since; raises what the thread has met."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from common import points
+from common import machine, points
 from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
@@ -63,7 +62,7 @@ class Intermediate:
         """What is there now, in batches, at most `records_max` records, none after `seconds_max`; waits WAIT_S for the first: a lone record is not held up."""
         first = self.consumer.poll(WAIT_S)
         batch = [first] if first is not None else []
-        asked, until = 1, time.monotonic() + seconds_max
+        asked, until = 1, machine.monotonic() + seconds_max
         while batch:
             for message in batch:
                 error = message.error()
@@ -71,7 +70,7 @@ class Intermediate:
                     raise self._failed(error)
             yield cast(list[Consumed], batch)
             records_max -= len(batch)
-            if len(batch) < asked or records_max <= 0 or time.monotonic() > until:  # the first: that was all that is there
+            if len(batch) < asked or records_max <= 0 or machine.monotonic() > until:  # the first: that was all that is there
                 return
             asked = min(records_max, batch_max)
             batch = self.consumer.consume(asked, 0)
@@ -172,15 +171,15 @@ class Purge:
 
     def __init__(self, client: AdminClient) -> None:
         self.client = client
-        self.due = time.monotonic() + PURGE_EVERY_S
+        self.due = machine.monotonic() + PURGE_EVERY_S
         self.done: dict[Place, int] = {}
         self.pending: dict[TopicPartition, Any] = {}
 
     def up_to(self, committed: Mapping[Place, int]) -> None:
         """Ask for the deletion of what is below the committed offsets, if it is time; never waits."""
-        if time.monotonic() < self.due:
+        if machine.monotonic() < self.due:
             return
-        self.due = time.monotonic() + PURGE_EVERY_S
+        self.due = machine.monotonic() + PURGE_EVERY_S
         self._collect()
         wanted = [TopicPartition(*place, offset) for place, offset in committed.items() if offset > self.done.get(place, 0)]
         if wanted and not self.pending:

@@ -6,8 +6,7 @@ error and without a line in its log. So a worker that is no member after WITHIN_
 
 from __future__ import annotations
 
-import time
-
+from common import machine
 from common.errors import ClusterUnreachable, SettingsInvalid
 from common.group import Group
 from deduplicator.intermediate import Intermediate
@@ -23,14 +22,14 @@ class Joined:
         self.group = group
         self.intermediate = intermediate
         self.done = not intermediate.incremental
-        self.by = time.monotonic() + WITHIN_S
+        self.by = machine.monotonic() + WITHIN_S
 
     def see(self) -> None:
         """SettingsInvalid when the time is over and the cluster answers; a cluster that is silent is waited for."""
         self.done = self.done or self.intermediate.is_member
-        if self.done or time.monotonic() < self.by:
+        if self.done or machine.monotonic() < self.by:
             return
-        self.by = time.monotonic() + WITHIN_S
+        self.by = machine.monotonic() + WITHIN_S
         try:
             self.group.assigned()
         except ClusterUnreachable:

@@ -7,13 +7,12 @@ the frontiers, and the records are read (`KafkaKeeper`). For tables both are in 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from common import positions, topics
+from common import machine, positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, HangingTransaction
 from common.frontier import Frontier
 from common.group import Group
@@ -88,7 +87,7 @@ class InGroup:
             except ClusterUnreachable as silent:
                 self.pulse.wait("destination")
                 log.warning("whether there are frontiers can not be read yet: %s", silent)
-                time.sleep(0.2)
+                machine.sleep(0.2)
 
     def commits(self, names: Collection[str]) -> dict[Place, Committed]:
         """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
@@ -104,8 +103,8 @@ class InGroup:
                     undecided_since = None
                     raise
             except HangingTransaction as hanging:
-                undecided_since = undecided_since or time.monotonic()
-                if time.monotonic() > undecided_since + self.undecided_s:
+                undecided_since = undecided_since or machine.monotonic()
+                if machine.monotonic() > undecided_since + self.undecided_s:
                     raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
                 log.warning("the frontier can not be read yet: %s", hanging)
                 self.pulse.wait("transaction")
@@ -113,7 +112,7 @@ class InGroup:
                 undecided_since = None
                 log.warning("the frontier can not be read yet: %s", silent)
                 self.pulse.wait("destination")
-            time.sleep(0.2)
+            machine.sleep(0.2)
 
 
 class KafkaKeeper:
@@ -150,7 +149,7 @@ class KafkaKeeper:
         names = {place.topic for place in frontiers}
         compacted = {name for name in names if topics.compacted(client, self.in_group.settings.destination, name)}
         undecided_s = self.in_group.undecided_s
-        deadline = time.monotonic() + undecided_s
+        deadline = machine.monotonic() + undecided_s
         while True:
             self.in_group.pulse.beat()
             try:
@@ -160,17 +159,17 @@ class KafkaKeeper:
             except ClusterUnreachable as silent:
                 log.warning("the destination can not be held against the frontier yet: %s", silent)
                 self.in_group.pulse.wait("destination")
-                deadline = time.monotonic() + undecided_s
+                deadline = machine.monotonic() + undecided_s
             except DestinationTruncated as missing:
                 if decided:
                     raise
                 where = ", ".join(sorted(names))
-                if time.monotonic() > deadline:
+                if machine.monotonic() > deadline:
                     raise HangingTransaction(f"a transaction on {where} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
                                              "`reo recover` names the command that aborts it; then start again") from None
                 log.info("waiting for a transaction on %s to be decided: %s", where, missing)
                 self.in_group.pulse.wait("transaction")
-                time.sleep(0.2)
+                machine.sleep(0.2)
 
 
 def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:

@@ -16,14 +16,13 @@ holds all that is made for it, and what is decided is kept in `Work`, which is f
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import mapping, points, tables
+from common import machine, mapping, points, tables
 from common.errors import RecordRefused
 from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS
 from common.pulse import Pulse
@@ -107,7 +106,7 @@ class Loop:
 
     def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
-        begun = time.monotonic()
+        begun = machine.monotonic()
         member = self.intermediate.member()
         self.destination.begin()
         points.at("two: begun")
@@ -125,7 +124,7 @@ class Loop:
             raise
         points.at("two: committed")
         self.failed = False
-        seconds = time.monotonic() - begun
+        seconds = machine.monotonic() - begun
         TRANSACTION_SECONDS.observe(seconds)
         self.size.committed(self._consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
@@ -217,7 +216,7 @@ class Loop:
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
         if work.records:
             (*_, first_ms), (*_, self.through_ms[place]) = work.records[0], work.records[-1]
-            COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, time.time() - first_ms / 1000))
+            COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
 
     def _label(self, place: Place) -> tuple[str, str]:
         """A frontier is a source offset: its labels are the source's."""

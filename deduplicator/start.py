@@ -21,13 +21,12 @@ a run that has read it is believed (`common.epochs`): any other could leave out 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import candidates, epochs, filters, mapping, positions, tables, topics
+from common import candidates, epochs, filters, machine, mapping, positions, tables, topics
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import admin
@@ -71,7 +70,7 @@ class Start:
 class Starter:
     """Finds the frontiers of partitions; asks the keeper of the destination, and the destination cluster for what is on the intermediate topics."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, keeper: Keeper, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, keeper: Keeper, clock: Callable[[], float] = machine.time) -> None:
         self.settings = settings
         self.routes = routes
         self.clock = clock

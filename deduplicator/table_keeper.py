@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -26,7 +25,7 @@ import psycopg
 from psycopg import sql
 
 from common import frontier as frontiers
-from common import postgresql, topics
+from common import machine, postgresql, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, Fenced, ForeignWriter, FrontierUnreadable, TopicsUnfit
 from common.frontier import Frontier
 from common.positions import Committed
@@ -102,11 +101,11 @@ class TableKeeper:
 
     def over_by(self, seconds: float) -> None:
         """A transaction has to be over in so many seconds, or it ends with psycopg.OperationalError."""
-        self.over_at = time.monotonic() + seconds
+        self.over_at = machine.monotonic() + seconds
 
     def _on_wait(self, waited_s: float) -> None:
         """While the server is waited for."""
-        if time.monotonic() > self.over_at:
+        if machine.monotonic() > self.over_at:
             self.over_at = math.inf
             self.close()
             raise psycopg.OperationalError(LATE)
@@ -203,7 +202,7 @@ class TableKeeper:
                 log.warning("%s", error)
                 self.in_group.pulse.wait("database")
                 self.close()
-                time.sleep(PAUSE_S)
+                machine.sleep(PAUSE_S)
 
     def take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
         """Make the tables, end whoever holds these rows, raise their fences; every row of their topics, with its next offset."""

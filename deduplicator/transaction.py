@@ -22,12 +22,12 @@ Either way the caller reads the committed frontier again and goes on from there:
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from common import machine
 from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
@@ -72,7 +72,7 @@ class TransactionalProducer:
     """One producer and its place in the lifecycle."""
 
     def __init__(self, make: Callable[[], Producer], timeout_s: float, pulse: Pulse, lost: Callable[[Producer], int] = lambda _: 0,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = machine.monotonic) -> None:
         self.clock = clock
         self.make = make
         self.timeout_s = timeout_s

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from confluent_kafka import TopicPartition
 
-from common import candidates, permissions, points, positions, topics
+from common import candidates, machine, permissions, points, positions, topics
 from common.kafka_clients import reader, stage_two_consumer
 from common.probe import Probe
 from common.pulse import Pulse, Reason
@@ -44,16 +43,16 @@ class SharedOut:
     def __init__(self, starter: Starter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
-        self.due = time.monotonic() + LOOK_AFTER_S
+        self.due = machine.monotonic() + LOOK_AFTER_S
         self.done = intermediate.incremental
         """With group.protocol=consumer the broker itself shares out."""
 
     def see(self) -> None:
         """Look, when it is time."""
-        if self.done or time.monotonic() < self.due or not self.intermediate.is_member:
+        if self.done or machine.monotonic() < self.due or not self.intermediate.is_member:
             return
         nobodys = self.starter.nobodys()
-        self.done, self.due = nobodys == [], time.monotonic() + LOOK_AFTER_S
+        self.done, self.due = nobodys == [], machine.monotonic() + LOOK_AFTER_S
         if nobodys:
             log.info("partitions %s are nobody's: joining the group again", nobodys)
             self.intermediate.join()
@@ -168,10 +167,10 @@ def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None
         with without_collection() as collect:
             while not stopping():
                 worker.loop.round()
-                if time.monotonic() >= due:
+                if machine.monotonic() >= due:
                     collect()
                     worker.housekeeping()
-                    due = time.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
+                    due = machine.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
     finally:
         points.at("two: stopping")
         worker.close()

@@ -6,10 +6,9 @@ intermediate topics: what they had at the start is behind the group's committed 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
-from common import positions
+from common import machine, positions
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.kafka_clients import admin, reader
 from common.routes import Place
@@ -28,9 +27,9 @@ class AtEnd:
 
     def reached(self) -> bool:
         """Whether everything is committed; asks now and then."""
-        if time.monotonic() < self.due:
+        if machine.monotonic() < self.due:
             return False
-        self.due = time.monotonic() + EVERY_S
+        self.due = machine.monotonic() + EVERY_S
         try:
             commits = positions.committed(self.reader, self.ends, EVERY_S)
         except (ClusterUnreachable, HangingTransaction):

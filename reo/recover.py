@@ -17,10 +17,9 @@ above the clock, but an hour above it (`common.epochs`). A frontier that the dat
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 
-from common import candidates, epochs, permissions, positions, tables, topics
+from common import candidates, epochs, machine, permissions, positions, tables, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, LastRecord, RuleState
@@ -88,7 +87,7 @@ class Recovery:
         begins, ends = (ask(self.destination_admin, rows) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
-        epoch = epochs.raised(int(time.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
+        epoch = epochs.raised(int(machine.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
         for row in rows.values():
             assert row.write is not None
             row.write = anchored(row.write, epoch)

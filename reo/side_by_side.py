@@ -10,13 +10,12 @@ import multiprocessing
 import os
 import queue
 import signal
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
-from common import positions, tables
+from common import machine, positions, tables
 from common import settings as reo_settings
 from common.children import die_with_parent
 from common.errors import ReoError, StageFailed
@@ -167,8 +166,8 @@ def _work(environment: dict[str, str], tasks: Any, said: Any) -> None:
 
     def progress(result: Comparison) -> None:
         nonlocal due
-        if time.monotonic() > due:
-            due = time.monotonic() + SAYS_EVERY_S
+        if machine.monotonic() > due:
+            due = machine.monotonic() + SAYS_EVERY_S
             collect()
             said.put((result, False))
 

@@ -16,7 +16,6 @@ records of the past lag by their age; it is unknown when all that waits is behin
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer
 
 from common import frontier as frontiers
-from common import positions, topics
+from common import machine, positions, topics
 from common.errors import ClusterUnreachable, FrontierUnreadable
 from common.frontier import Frontier
 from common.group import Group
@@ -103,7 +102,7 @@ class Looker:
         found, held_back = self._standings(pairs, there, commits)
         outputs = [Place(name, partition) for name in dict.fromkeys(route.destination_topic for route in sources) if name in existing
                    for partition in range(existing[name].partitions)]
-        return Look(time.monotonic(), sources, found, {place: frontier for place, (_, frontier) in commits.items()}, held_back, self._undecided(outputs))
+        return Look(machine.monotonic(), sources, found, {place: frontier for place, (_, frontier) in commits.items()}, held_back, self._undecided(outputs))
 
     def _commits(self, places: list[Place]) -> dict[Place, tuple[int, Frontier]]:
         """The intermediate offset that stage two reads next, and its frontier."""
@@ -136,7 +135,7 @@ class Looker:
             written[source] = max(copied[source], origin.source_offset + 1 if origin and current else 0)
         behind = self._behind(copied, begins, ends)
         ahead = self._behind({source: offset for source, offset in written.items() if offset > copied[source]}, begins, ends)
-        now_ms = time.time() * 1000
+        now_ms = machine.time() * 1000
         found = []
         for source, place in pairs:
             offset, frontier = commits.get(place, (0, None))

@@ -8,7 +8,6 @@ error that ended a process is nowhere in the clusters; what is there is whether 
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import candidates, epochs, permissions
+from common import candidates, epochs, machine, permissions
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
@@ -113,7 +112,7 @@ def words(settings: Settings, status: Status) -> list[str]:
     """What is to be said of the service."""
     return [
         f"{settings.application}: {', '.join(map(str, status.now.sources)) or 'no source topic fits the patterns'}",
-        f"stage one   {status.stage_one(time.time() * 1000)}",
+        f"stage one   {status.stage_one(machine.time() * 1000)}",
         f"stage two   {status.stage_two()}",
         f"progress    {status.progress()}",
         f"last error  {UNKNOWN}: the log of the service has it" + (f". A start would stop now: {status.stop}" if status.stop else ""),
@@ -140,7 +139,7 @@ def facts(settings: Settings, status: Status) -> dict[str, Any]:
     """For JSON; `last_error` is null because the clusters do not know it."""
     rates = status.rates
     return {
-        "application": settings.application, "stage_one": status.stage_one(time.time() * 1000), "stage_two": status.stage_two(),
+        "application": settings.application, "stage_one": status.stage_one(machine.time() * 1000), "stage_two": status.stage_two(),
         "progress": status.progress(), "group": {"state": status.members.state, "members": status.members.partitions},
         "last_error": None, "would_stop": shown.facts(status.stop), "source_undecided": {str(place): offset for place, offset in status.now.held_back.items()},
         "undecided": {str(place): offset for place, offset in status.now.undecided.items()},
@@ -161,10 +160,10 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
         watcher = Watcher(settings)
         again = watch and (console.is_terminal or as_json)
         with Live(Text(""), console=console, auto_refresh=False) if again and not as_json else nullcontext() as screen:
-            time.sleep(APART_S)
+            machine.sleep(APART_S)
             _show(settings, watcher.next(), as_json, screen)
             while again:
-                time.sleep(every_s)
+                machine.sleep(every_s)
                 _show(settings, watcher.next(), as_json, screen)
     except ReoError as error:
         print(f"reo status: {error}", file=sys.stderr)

@@ -15,14 +15,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import candidates, permissions, tables, topics
+from common import candidates, machine, permissions, tables, topics
 from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
@@ -89,16 +88,16 @@ class Supervisor:
             port = health.serve(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._workers(stage))]
-            watchdog_at = time.monotonic() + WATCHDOG_EVERY_S
+            watchdog_at = machine.monotonic() + WATCHDOG_EVERY_S
             while self.ended is None and not self.stopping():
                 for child in self.children:
                     self._tend(child)
-                if time.monotonic() >= watchdog_at:
-                    watchdog_at = time.monotonic() + WATCHDOG_EVERY_S
+                if machine.monotonic() >= watchdog_at:
+                    watchdog_at = machine.monotonic() + WATCHDOG_EVERY_S
                     self._watchdog()
                 if at_end and at_end.reached():
                     self.ended = 0
-                time.sleep(TICK_S)
+                machine.sleep(TICK_S)
             return self.ended or 0
         finally:
             self._stop_all()
@@ -114,12 +113,12 @@ class Supervisor:
     def _tend(self, child: Child) -> None:
         """Start it when it is due; look at how it ended when it did."""
         if child.process is None:
-            if time.monotonic() >= child.start_at:
+            if machine.monotonic() >= child.start_at:
                 self._start(child)
             return
         code = child.process.poll()
         if code is None:
-            if child.backoff_s > BACKOFF_FIRST_S and time.time() - child.started > HEALTHY_S:
+            if child.backoff_s > BACKOFF_FIRST_S and machine.time() - child.started > HEALTHY_S:
                 child.backoff_s = BACKOFF_FIRST_S
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
@@ -134,7 +133,7 @@ class Supervisor:
             log.warning("%s ended (%s); it is started again in %.1f s", child.name,
                         signal.Signals(-code).name if code < 0 else f"exit code {code}", child.backoff_s)
             health.RESTARTS.labels(child.stage).inc()
-            child.start_at = time.monotonic() + child.backoff_s
+            child.start_at = machine.monotonic() + child.backoff_s
             child.backoff_s = min(BACKOFF_MOST_S, child.backoff_s * 2)
 
     def _start(self, child: Child) -> None:
@@ -148,7 +147,7 @@ class Supervisor:
                                          stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
         if child.process.stdout:
             self.told.append(events.follow(child.process.stdout, child.stage))
-        child.started = time.time()
+        child.started = machine.time()
         child.starts += 1
         log.info("%s started, process %d", child.name, child.process.pid)
 
@@ -165,10 +164,10 @@ class Supervisor:
         living = [(child, child.process) for child in self.children if child.process is not None]
         for _, process in living:
             process.terminate()
-        deadline = time.monotonic() + STOP_S
+        deadline = machine.monotonic() + STOP_S
         for child, process in living:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - machine.monotonic()))
             except subprocess.TimeoutExpired:
                 log.warning("%s did not stop in %.0f s and is killed; what it had open is aborted by its successor", child.name, STOP_S)
                 process.kill()

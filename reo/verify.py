@@ -10,7 +10,6 @@ says what was not (`reo.unseen`).
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -19,7 +18,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import candidates, permissions, positions, tables, topics
+from common import candidates, machine, permissions, positions, tables, topics
 from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
 from common.kafka_clients import admin
 from common.routes import Place, Route
@@ -51,7 +50,7 @@ class Verification:
         self.total = 0
         """Source offsets to go through: no fewer than records."""
         self._reached: dict[Place, int] = {}
-        self._noted_at = time.monotonic()
+        self._noted_at = machine.monotonic()
         for route, source in sources.items():
             copy = copies.get(route)
             compacted = topics.compacted(source_admin, settings.source, source.name)
@@ -76,8 +75,8 @@ class Verification:
                 self._reached[result.place] = result.source_next
                 progress(passed)
             self.memory.note(result)
-            if time.monotonic() > self._noted_at + NOTED_EVERY_S:
-                self._noted_at = time.monotonic()
+            if machine.monotonic() > self._noted_at + NOTED_EVERY_S:
+                self._noted_at = machine.monotonic()
                 self.memory.write()
         results = side_by_side.compare(self.settings, self.pairs, self.total, reached)
         for result in results:
@@ -108,7 +107,7 @@ def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None)
 def command(settings: Settings, as_json: bool = False, resume: str | None = None) -> int:
     """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when something was compared and all of it is equal."""
     console = Console(stderr=True)
-    begun, memory = time.monotonic(), Memory(resume)
+    begun, memory = machine.monotonic(), Memory(resume)
     try:
         if resume:
             tables.refuse(settings, "reo verify --resume", "a table is read from its beginning")
@@ -128,7 +127,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         print(f"reo verify: interrupted{f'; {resume} has how far it was' if resume else ''}", file=sys.stderr)
         return 130
     verdict = Verdict(results, verification.hidden, [*verification.unseen, *chain.from_iterable(map(unseen.of_partition, results))], known,
-                      time.monotonic() - begun)
+                      machine.monotonic() - begun)
     reasons = [*verification.hidden, *([unseen.nothing(bool(results))] if verdict.exit_code == NothingCompared.exit_code else [])]
     for reason in reasons:
         print(f"reo verify: {reason}", file=sys.stderr)

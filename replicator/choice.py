@@ -18,7 +18,6 @@ measure for the lag of others. When all are refused, none of them silent or only
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Mapping
 
 from common import candidates, permissions, topics
@@ -26,6 +25,7 @@ from common.candidates import Look, Sources
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
 from common.frontier import Frontier
 from common.kafka_clients import admin, reader
+from common.machine import Chance
 from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
 from common.routes import Place
 from common.settings import Settings
@@ -44,7 +44,7 @@ class Behind(ReoError):
 class Choice:
     """Remembers, while the process lives, which candidate is copied from, and which were refused when it was chosen."""
 
-    def __init__(self, settings: Settings, chance: random.Random, alive: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, chance: Chance, alive: Callable[[], None]) -> None:
         self.settings = settings
         self.alive = alive
         self.initial = chance.randrange(len(settings.sources)) if settings.values["source.randomize_initial"] else 0

@@ -11,7 +11,6 @@ ends the run: which one follows is chosen anew, with a closer look (`replicator.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from common import machine
 from common.candidates import request_timeout_s
 from common.kafka_clients import admin
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
@@ -49,8 +49,8 @@ class Health:
         if self.asked and all(future.done() for answers in self.asked for future in answers.values()):
             round_, self.asked = self.asked, []
             return self.judge({number: self._watermark(number, answers) for number, answers in enumerate(round_)})
-        if self.clients and not self.asked and time.monotonic() >= self.due:
-            self.due = time.monotonic() + self.interval_s
+        if self.clients and not self.asked and machine.monotonic() >= self.due:
+            self.due = machine.monotonic() + self.interval_s
             wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
             self.asked = [client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
                           for client in self.clients]
@@ -76,9 +76,9 @@ class Health:
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])
         elif event == "lagging":
-            if time.monotonic() < self.lagging_due:
+            if machine.monotonic() < self.lagging_due:
                 return None
-            self.lagging_due = time.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
+            self.lagging_due = machine.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
             SOURCE_LAGGED.labels(names[current]).inc()
             log.warning("source candidate %s is behind: %s", names[current], {names[number]: mark for number, mark in watermarks.items()})
         return event

@@ -7,11 +7,9 @@ the same topic, still all that comes after the frontier.
 from __future__ import annotations
 
 import logging
-import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping
 
-from common import candidates, epochs, permissions, positions, topics
+from common import candidates, epochs, machine, permissions, positions, topics
 from common.candidates import Look
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
@@ -35,7 +33,7 @@ class Planner:
     """Makes plans; waits for stage two where one can not be made yet."""
 
     def __init__(self, settings: Settings, clients: Clients, choice: Choice, pulse: Pulse, stopping: Stopping,
-                 clock: Callable[[], float] = time.time) -> None:
+                 clock: Callable[[], float] = machine.time) -> None:
         self.settings = settings
         self.clients = clients
         self.choice = choice
@@ -66,7 +64,7 @@ class Planner:
 
     def _on(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
-        epoch = epochs.of_run(int(self.clock() * 1000), read, secrets.randbits(epochs.RANDOM_BITS))
+        epoch = epochs.of_run(int(self.clock() * 1000), read, machine.random_bits(epochs.RANDOM_BITS))
         identities = {
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}
@@ -90,22 +88,22 @@ class Planner:
             if not said:
                 log.info("no source topic fits %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
                 said = True
-            time.sleep(LOOK_AGAIN_S)
+            machine.sleep(LOOK_AGAIN_S)
 
     def _frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
         """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topics."""
-        drained_by = time.monotonic() + self.settings.number("replicator.drain_s")
+        drained_by = machine.monotonic() + self.settings.number("replicator.drain_s")
         said = 0.0
         while not self.stopping():
             self.pulse.wait("stage two")
             commits = self.try_committed(places)
             missing = [place for place in places if place not in commits]
-            if not missing and (time.monotonic() > drained_by or self._drained(commits)):
+            if not missing and (machine.monotonic() > drained_by or self._drained(commits)):
                 return commits
-            if missing and time.monotonic() > said + 10:
-                said = time.monotonic()
+            if missing and machine.monotonic() > said + 10:
+                said = machine.monotonic()
                 log.info("waiting for stage two to make the frontier of %s", missing)
-            time.sleep(PAUSE_S)
+            machine.sleep(PAUSE_S)
         return None
 
     def try_committed(self, places: Iterable[Place]) -> dict[Place, Committed]:
@@ -127,7 +125,7 @@ class Planner:
 
 def wait(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
     """So long, or until told to stop; with a sign of life all the time."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not stopping():
+    until = machine.monotonic() + seconds
+    while machine.monotonic() < until and not stopping():
         pulse.wait(reason)
-        time.sleep(0.05)
+        machine.sleep(0.05)

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import orjson
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from common.errors import FilterFailed, RecordRefused, SettingsInvalid, StageFailed
 from common.routes import Place, Route
@@ -82,7 +81,41 @@ class Plan:
         return {place: routes[place.topic].source(place.partition) for place in self.starts}
 
 
-def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
+class Query(Protocol):
+    """A streaming query, as far as stage one asks it; the names and what they mean are those of `pyspark.sql.streaming.StreamingQuery`."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether it runs."""
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        """What Spark said at the end of the last batch, or None: a mapping with `sources`, of which each has `endOffset`."""
+
+    def exception(self) -> Exception | None:
+        """What it failed with."""
+
+    def awaitTermination(self, timeout: Any) -> Any:  # noqa: N802
+        """Wait so many seconds for its end; raises StreamingQueryException when it fails meanwhile."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class Engine(Protocol):
+    """What runs the queries of stage one: Spark (`replicator.session.Spark`), or what stands for it in a simulator. It is made while it still starts."""
+
+    def slots(self) -> int | None:
+        """How many tasks can run at once now, None while it starts; raises what its start failed with. StageFailed when it is gone."""
+
+    def start(self, plan: Plan) -> Query:
+        """Begin a run's query; only called when there are slots."""
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+
+
+def start(spark: SparkSession, plan: Plan) -> Query:
     """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
     settings, at_source = plan.settings, plan.at_source()
     records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
@@ -95,7 +128,7 @@ def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
     return writer.start()
 
 
-def ended(query: StreamingQuery) -> Event | None:
+def ended(query: Query) -> Event | None:
     """How the query ended, or None while it lives. RecordRefused when a new run would meet the same record again."""
     if query.isActive:
         return None
@@ -119,7 +152,7 @@ def ended(query: StreamingQuery) -> Event | None:
     return "failed"
 
 
-def read_up_to(query: StreamingQuery) -> dict[Place, int]:
+def read_up_to(query: Query) -> dict[Place, int]:
     """By source partition, the offset up to which the batches that are done have read; Spark says it at the end of a batch (StreamingQueryProgress)."""
     progress = query.lastProgress
     ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []

@@ -25,19 +25,13 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from common import client_options, spark_options
+from common.children import kill_children
 from common.errors import StageFailed
 from common.settings import Settings
-from replicator import condition, jvm, masters, memory
+from replicator import condition, jvm, masters, memory, run
+from replicator.run import Plan, Query
 
 log = logging.getLogger(__name__)
-
-
-def slots(spark: SparkSession) -> int:
-    """How many tasks can run at once now: the cores of the living executors, or of the JVM in local mode."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
-        raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
 
 
 def configuration(settings: Settings, partitions: int) -> dict[str, str]:
@@ -96,15 +90,36 @@ def _say_unknown_options(spark: SparkSession, settings: Settings) -> None:
                             f" (did you mean {near[0]}?)" if near else "")
 
 
-def starting(settings: Settings, partitions: int) -> Future[SparkSession]:
-    """Start the JVM beside other work. The thread is a daemon: a process that is told to stop does not wait for a JVM."""
-    future: Future[SparkSession] = Future()
+class Spark:
+    """The engine of stage one (`replicator.run.Engine`): a JVM that is started beside other work.
 
-    def work() -> None:
+    Its thread is a daemon: a process that is told to stop does not wait for a JVM.
+    """
+
+    def __init__(self, settings: Settings, partitions: int) -> None:
+        self.session: Future[SparkSession] = Future()
+        threading.Thread(target=self._work, args=(settings, partitions), daemon=True, name="jvm").start()
+
+    def slots(self) -> int | None:
+        """How many tasks can run at once now: the cores of the living executors, or of the JVM in local mode."""
+        if not self.session.done():
+            return None
+        spark = self.session.result()
         try:
-            future.set_result(start(settings, partitions))
-        except Exception as failed:  # whatever it is, who asks for the result gets it
-            future.set_exception(failed)
+            return int(spark.sparkContext.defaultParallelism)
+        except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
+            raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
 
-    threading.Thread(target=work, daemon=True, name="jvm").start()
-    return future
+    def start(self, plan: Plan) -> Query:
+        """Begin a run's query."""
+        return run.start(self.session.result(), plan)
+
+    def close(self) -> None:
+        """Kill the JVM: it does not outlive the process."""
+        kill_children()
+
+    def _work(self, settings: Settings, partitions: int) -> None:
+        try:
+            self.session.set_result(start(settings, partitions))
+        except Exception as failed:  # whatever it is, who asks for the session gets it
+            self.session.set_exception(failed)

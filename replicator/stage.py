@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
-import time
-from concurrent.futures import Future
+from collections.abc import Callable
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
-from common import candidates, permissions, points, positions, topics
-from common.children import kill_children
+from common import candidates, machine, permissions, points, positions, topics
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -31,7 +26,7 @@ from replicator.clients import Clients
 from replicator.health import Health
 from replicator.invisible import Gap
 from replicator.plan import Planner, wait
-from replicator.run import Event, Plan, State
+from replicator.run import Engine, Event, Plan, Query, State
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -44,15 +39,15 @@ BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, spark: Future[SparkSession], partitions: int) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int) -> None:
         self.settings = settings
         self.partitions = partitions
-        """Of the source, when the JVM was started."""
+        """Of the source, when the engine was started."""
         self.stopping = stopping
-        self.spark = spark
+        self.engine = engine
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.choice = Choice(settings, random.Random(), self.pulse.beat)  # noqa: S311  (which candidate is the first is no secret)
+        self.choice = Choice(settings, machine.chance(), self.pulse.beat)
         self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
         self.health = Health(settings, self.choice)
         self.targets: dict[Place, int] = {}
@@ -69,7 +64,7 @@ class Stage:
         """Runs, one after the other."""
         while self.state != "done":
             ready = self.settings.stop_at_end and not self.filters  # with a filter the JVM has to say first whether it can be used
-            begin = ready or self._session() is not None  # a plan made before the JVM is up would be old when it is used
+            begin = ready or self._has_slots()  # a plan made before the JVM is up would be old when it is used
             plan = self.planner.plan() if begin else None
             points.at("one: planned")
             if plan is None:
@@ -82,8 +77,7 @@ class Stage:
         log.info("stage one has stopped")
 
     def _run(self, plan: Plan) -> None:
-        spark = self._session()
-        if spark is None:
+        if not self._has_slots():
             self._to("stopped")
             return
         slots = masters.slots_for(self.partitions)
@@ -93,7 +87,7 @@ class Stage:
         EPOCH.set(plan.epoch)
         watch = Watch(plan.settings, self.clients, plan, lag=self.pulse.lag)
         try:
-            query = run.start(spark, plan)
+            query = self.engine.start(plan)
             self._to("started")
             points.at("one: query started")
             event = self._follow(query, watch)
@@ -117,7 +111,7 @@ class Stage:
         elif event != "stalled":
             self.failures = 0
 
-    def _follow(self, query: StreamingQuery, watch: Watch) -> Event:
+    def _follow(self, query: Query, watch: Watch) -> Event:
         """Watch until something ends the run."""
         while True:
             if self.stopping():
@@ -131,7 +125,7 @@ class Stage:
             if event is not None:
                 return event
             with contextlib.suppress(StreamingQueryException):  # a query that failed is looked at by `run.ended`
-                query.awaitTermination(WATCH_S)  # type: ignore[arg-type]
+                query.awaitTermination(WATCH_S)
 
     def _look(self, watch: Watch) -> Event | None:
         """One sample and its verdict; None while a cluster is silent."""
@@ -178,7 +172,7 @@ class Stage:
                 return "complete"
             if event in ("superseded", "hole"):
                 return "behind"
-            time.sleep(0.1)
+            machine.sleep(0.1)
         return "stopped"
 
     def _complete(self, plan: Plan) -> bool:
@@ -200,26 +194,26 @@ class Stage:
                 if ends.get(place, 0) > start and (self.nothing_passes or begins[at_source[place]] <= start)}
         self.clients.notes.write(plan.epoch, plan.identities, gaps)
         self.clients.notes.flush()
-        deadline = time.monotonic() + WRITTEN_DOWN_S
-        while gaps and time.monotonic() < deadline and not self.stopping():
+        deadline = machine.monotonic() + WRITTEN_DOWN_S
+        while gaps and machine.monotonic() < deadline and not self.stopping():
             self.pulse.beat()
             commits = self.planner.try_committed(gaps)
             gaps = {place: gap for place, gap in gaps.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
-            time.sleep(0.05)
+            machine.sleep(0.05)
 
-    def _session(self) -> SparkSession | None:
-        """The JVM, once it is up and has a slot for each partition; None when told to stop before. On a cluster, slots come and go with executors."""
-        said = time.monotonic()
+    def _has_slots(self) -> bool:
+        """Wait until the engine is up and has a slot for each partition; False when told to stop before. On a cluster, slots come and go with executors."""
+        said = machine.monotonic()
         while not self.stopping():
             self.pulse.wait("spark")
-            slots = session.slots(self.spark.result()) if self.spark.done() else 0
-            if slots >= self.partitions:
-                return self.spark.result()
-            if self.spark.done() and time.monotonic() > said + 10:
-                said = time.monotonic()
+            slots = self.engine.slots()
+            if slots is not None and slots >= self.partitions:
+                return True
+            if slots is not None and machine.monotonic() > said + 10:
+                said = machine.monotonic()
                 log.warning("waiting for the cluster's executors: %d slots, %d are needed, one for each partition", slots, self.partitions)
-            time.sleep(0.05)
-        return None
+            machine.sleep(0.05)
+        return False
 
     def _pause(self) -> None:
         wait(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
@@ -229,12 +223,13 @@ class Stage:
         self.state = run.after(self.state, event)
 
 
-def work(settings: Settings, stopping: Stopping) -> None:
-    """Stage one, from start to end; the JVM does not outlive it."""
+def work(settings: Settings, stopping: Stopping, begin: Callable[[Settings, int], Engine] = session.Spark) -> None:
+    """Stage one, from start to end; its engine, which `begin` starts for so many partitions, does not outlive it."""
     points.at("one: started")
-    try:
-        with permissions.named(settings, "run replicator"):
-            partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
-            Stage(settings, stopping, session.starting(settings, partitions), partitions).work()
-    finally:
-        kill_children()
+    with permissions.named(settings, "run replicator"):
+        partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
+        engine = begin(settings, partitions)
+        try:
+            Stage(settings, stopping, engine, partitions).work()
+        finally:
+            engine.close()

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from dataclasses import dataclass, field
 
-from common import points, positions, topics
+from common import machine, points, positions, topics
 from common.candidates import request_timeout_s
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
@@ -95,10 +94,10 @@ class Watch:
     """By source partition, what was copied last as of the sample before."""
     leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     """By source partition, as of the sample before."""
-    sampled_at: float = field(default_factory=time.monotonic)
+    sampled_at: float = field(default_factory=machine.monotonic)
 
     def __post_init__(self) -> None:
-        now = time.monotonic()
+        now = machine.monotonic()
         self.positions = dict(self.plan.starts)
         self.moved_at = dict.fromkeys(self.plan.starts, now)
         self.at_source = self.plan.at_source()
@@ -112,7 +111,7 @@ class Watch:
 
     def gets_on(self) -> bool:
         """Whether each partition has moved lately, or has nothing to move; taken for granted with a filter, where nothing tells."""
-        return self.filters or all(time.monotonic() - since <= SLOW_S for since in self.moved_at.values())
+        return self.filters or all(machine.monotonic() - since <= SLOW_S for since in self.moved_at.values())
 
     def wrote_nothing(self) -> bool:
         """Whether the intermediate topics are as they were before the run."""
@@ -140,7 +139,7 @@ class Watch:
             return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
-        now = time.monotonic()
+        now = machine.monotonic()
         for place in self.plan.starts:
             self._move(place, sample, now)
         for place, commit in sample.commits.items():
@@ -173,10 +172,10 @@ class Watch:
         if short:  # the last stable offset may be behind a first frontier, while a transaction is open
             ends = positions.ends(self.clients.source_admin, short)
             short = {there for place, there in self.at_source.items() if there in short and ends[there] < self.positions[place]}
-        if short or leader_epochs != self.leader_epochs or time.monotonic() > self.sampled_at + OUTAGE_S:
+        if short or leader_epochs != self.leader_epochs or machine.monotonic() > self.sampled_at + OUTAGE_S:
             history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, self.copied)
         self.copied |= same.copied(self.plan.sources, {place: commit.frontier for place, commit in sample.commits.items()})
-        self.leader_epochs, self.sampled_at = leader_epochs, time.monotonic()
+        self.leader_epochs, self.sampled_at = leader_epochs, machine.monotonic()
         return bool(short)
 
     def _move(self, place: Place, sample: Sample, now: float) -> None:
@@ -251,7 +250,7 @@ class Watch:
         position, end = self.positions[place], sample.source_ends[there].offset
         if end <= max(position, self.nothing_until.get(place, 0)):
             return 0
-        if time.monotonic() - self.moved_at[place] < 1:
+        if machine.monotonic() - self.moved_at[place] < 1:
             return end - position
         begin = max(position, sample.source_beginnings[there])
         if positions.first_visible(self.clients.source_reader, there, begin, end) is None:

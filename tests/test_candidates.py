@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common import machine
 from common.errors import SettingsInvalid, SourceRefused
 from common.routes import Place
 from common.settings import load
@@ -69,7 +69,7 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     """Candidates that overtake one another do not end run after run; one that is lost is another matter. What was refused is no measure."""
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
     now_s = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(machine, "monotonic", lambda: now_s)
     choice = Choice(settings, random.Random(1), lambda: None)
     choice.current = 0
     health = Health(settings, choice)

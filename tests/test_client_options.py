@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -95,8 +95,7 @@ def test_what_an_exact_copy_stands_on_is_guarded() -> None:
 def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, dict[str, Any]]:
     """What each of the four clients is given, and Spark."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(kafka_clients, "Consumer", made.append)
-    monkeypatch.setattr(kafka_clients, "Producer", made.append)
+    monkeypatch.setattr(kafka_clients, "_in_use", kafka_clients.Clients(*[cast(Any, made.append)] * 3))
     kafka_clients.stage_two_consumer(loaded, 0)
     kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from typing import cast
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -18,7 +18,7 @@ from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import load
 from reo.demo.broker import Broker
-from replicator.run import Plan
+from replicator.run import Engine, Plan
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start
@@ -227,7 +227,7 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, 
                      "REO_SOURCE_MODE": mode, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
     on = settings.on(settings.source)
     sources = topics.prepare(on)
-    stage = Stage(settings, lambda: False, Future(), PARTITIONS)
+    stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
     stage.choice.current = 0
     identities = {route: source.identity for route, source in sources.items()}
     watch = Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0), 0))

@@ -10,8 +10,8 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -28,6 +28,7 @@ from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.history import Copied, check_history
 from replicator.plan import Planner
+from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, unique
@@ -55,7 +56,7 @@ def watched(settings: Settings) -> tuple[Stage, Watch]:
     """What follows a run that was planned now."""
     plan = planner(settings).plan()
     assert plan is not None
-    stage = Stage(settings, lambda: False, Future(), 1)
+    stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     watch = Watch(plan.settings, stage.clients, plan)
     assert stage._look(watch) is None
     return stage, watch

@@ -14,7 +14,6 @@ from common.frontier import Frontier, Hole, Link, RuleState, decode
 from common.positions import Committed
 from common.routes import Place, Route
 from common.topics import Topic
-from replicator import watch as watching
 from replicator.run import Plan
 from replicator.watch import HOLE_S, Sample, Watch
 from tests.conftest import Start
@@ -145,7 +144,7 @@ NO_CLIENTS = SimpleNamespace(destination_admin=None, source_admin=None, source_r
 def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     """The watch of a run of one partition, and its clock."""
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("common.machine.monotonic", lambda: clock.now)
     monkeypatch.setattr(positions, "ends", lambda *_: {PLACE: 0})
     settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False)
     source = Topic("orders", "id", 1, "cluster")

@@ -133,7 +133,7 @@ class Endless:
 def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one, however slow it is."""
     clock, consumer = Slow(), Endless()
-    monkeypatch.setattr("deduplicator.intermediate.time.monotonic", clock)
+    monkeypatch.setattr("common.machine.monotonic", clock)
     seam = Intermediate(cast(Any, consumer), False, lambda _: {}, lambda _: None)
     for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
         records = 0

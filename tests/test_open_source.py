@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from prometheus_client import REGISTRY
 
 from common import candidates, topics
 from common.candidates import Look
 from common.settings import load
-from replicator.run import Plan
+from replicator.run import Engine, Plan
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.commands import reo
@@ -39,7 +38,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     clusters.source.create(topic, 1)
     on = load(settings(clusters, topic, {}))
     sources = topics.prepare(on)
-    stage = Stage(on, lambda: False, Future(), 1)
+    stage = Stage(on, lambda: False, cast(Engine, None), 1)
     plan = Plan(1, on, sources, {route: source.identity for route, source in sources.items()}, dict.fromkeys(topics.intermediates(sources), 0), 0)
     watch = Watch(on, stage.clients, plan)
     producer = clusters.source.producer(transactional_id=topic, transaction_timeout_ms=120_000)

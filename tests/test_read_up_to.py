@@ -6,7 +6,6 @@ The whole way is gone with real brokers, without Spark: what stage one's run wou
 from __future__ import annotations
 
 import json
-from concurrent.futures import Future
 from typing import cast
 
 import pytest
@@ -21,6 +20,7 @@ from common.settings import load
 from deduplicator.invisible import move_over
 from deduplicator.unwrap import by_partition
 from deduplicator.work import Work
+from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start
@@ -136,7 +136,7 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
     feed(clusters, topic, topic, wrapped(clusters, topic, [(0, number, plain(number)) for number in range(RECORDS)]))
     until(lambda: service.metric("reo_frontier_offset") == RECORDS - 1, "the records are copied")
     settings = load(service.environment, arguments={"stop_at_end": "true"} if stop_at_end else {})
-    stage = Stage(settings, lambda: False, Future(), 1)
+    stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     plan = stage.planner.plan()
     assert plan is not None
     assert set(plan.starts.values()) == {RECORDS}

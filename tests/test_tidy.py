@@ -25,6 +25,20 @@ FORBIDDEN = {
     "reference": {"replicator", "deduplicator", "proof", "bench", "faults", "fuzz", "tests", "pyspark"},
 }
 """Packages that a package must not import. `reo` sees both stages; `proof` calls their pure functions."""
+OF_THE_MACHINE = {"time", "threading", "_thread", "random", "secrets", "uuid", "sched", "asyncio", "multiprocessing", "concurrent.futures"}
+"""What `common.machine` stands before. Of the last one all but `Future`, which clients answer with."""
+ASK_THE_MACHINE_ITSELF = {
+    "common/machine.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
+    "deduplicator/limit.py": {"time", "threading"},  # a signal interrupts the real main thread
+    "replicator/session.py": {"threading"},  # of the real JVM
+    "reo/events.py": {"threading"},  # of a pipe from a real process
+    "reo/supervisor.py": {"threading"},  # these are joined
+    "reo/health.py": {"threading", "time"},  # of a real port
+    "reo/side_by_side.py": {"multiprocessing"},  # of a command that reads with several processors
+}
+SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))
+           and "demo" not in path.relative_to(ROOT).parts]
+"""What a simulated process can run, and the command line; the demo starts real brokers."""
 
 
 def named(path: Path) -> str:
@@ -72,6 +86,33 @@ def test_imports_go_one_way(path: Path) -> None:
     """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/ only; reo sees all, nobody sees reo."""
     package = path.relative_to(ROOT).parts[0]
     assert set(imported(path)) & FORBIDDEN[package] == set()
+
+
+def asked_of_the_machine(path: Path) -> set[str]:
+    """The modules of `OF_THE_MACHINE` that this one imports; `datetime.now` and its like stand for a clock too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} != {"Future"}:
+            found.add(str(node.module))
+        elif isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "urandom") and isinstance(node.value, ast.Name):
+            found |= {"time"} if node.value.id in ("datetime", "date") else {"random"} if node.value.id == "os" else set()
+    return found & OF_THE_MACHINE
+
+
+def test_a_process_asks_the_machine_in_one_place() -> None:
+    """Clocks, sleep, chance and threads are `common.machine`'s, so that a simulator can run the service's own processes; the exceptions are named."""
+    found = {named(path): asked_of_the_machine(path) for path in SERVICE}
+    assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
+
+
+@pytest.mark.parametrize("path", SERVICE, ids=named)
+def test_clients_are_made_in_one_place(path: Path) -> None:
+    """A client of confluent-kafka is made by `common.kafka_clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    called = {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
+    assert called & {"Consumer", "Producer", "AdminClient"} == set()
 
 
 def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:

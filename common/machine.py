@@ -1,0 +1,157 @@
+"""What a process asks of the machine that it runs on: clocks, sleep, chance, threads and events. It asks nowhere else.
+
+So a simulator can put a machine of its own in the place of the real one (`use`): a virtual clock, a seeded chance, and work in the background that it
+lets run when it likes. Then the service's own processes run in one thread, and a schedule can be run again. In production nothing of this is replaced.
+
+The functions look the machine up at each call: `clock: Callable[[], float] = machine.monotonic` is the clock of whatever machine is in use by then.
+They are for steps that happen a few times per batch, not once per record.
+
+Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a real JVM or a signal; `tests/test_tidy.py` names
+the modules that may ask directly.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time as real_time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+Argument = TypeVar("Argument")
+Answer = TypeVar("Answer")
+Chance = random.Random
+
+
+class Event(Protocol):
+    """As `threading.Event`."""
+
+    def set(self) -> None:
+        """From now on it is set; who waits goes on."""
+
+    def clear(self) -> None:
+        """From now on it is not."""
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, or for so many seconds; returns whether it is set."""
+
+
+class Machine(Protocol):
+    """What can be asked; the functions of this module ask the machine in use."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that only goes forward."""
+
+    def time(self) -> float:
+        """Unix time in seconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing for so long."""
+
+    def random_bits(self, bits: int) -> int:
+        """A number of so many bits that nobody can foresee."""
+
+    def chance(self) -> Chance:
+        """A generator for what is no secret."""
+
+    def background(self, work: Callable[[], object], name: str) -> None:
+        """Do the work beside all else. It does not keep the process alive."""
+
+    def all_at_once(self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
+        """Do the work for all arguments at the same time; the answers are in their order, the first error is raised."""
+
+    def event(self) -> Event:
+        """A new event, not set."""
+
+
+class RealMachine:
+    """The one that runs this interpreter."""
+
+    def monotonic(self) -> float:
+        """The kernel's."""
+        return real_time.monotonic()
+
+    def time(self) -> float:
+        """The kernel's."""
+        return real_time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Of the calling thread."""
+        real_time.sleep(seconds)
+
+    def random_bits(self, bits: int) -> int:
+        """Of the kernel."""
+        return secrets.randbits(bits)
+
+    def chance(self) -> Chance:
+        """With a seed of the kernel."""
+        return random.Random()  # noqa: S311  (for what is no secret)
+
+    def background(self, work: Callable[[], object], name: str) -> None:
+        """In a daemon thread."""
+        threading.Thread(target=work, daemon=True, name=name).start()
+
+    def all_at_once(self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
+        """In a thread each."""
+        listed = list(arguments)
+        with ThreadPoolExecutor(max(1, len(listed))) as pool:
+            return list(pool.map(work, listed))
+
+    def event(self) -> Event:
+        """Of threads."""
+        return threading.Event()
+
+
+_in_use: Machine = RealMachine()
+
+
+def use(machine: Machine) -> Machine:
+    """Ask this machine from now on, in the whole interpreter; returns the one that was asked before."""
+    global _in_use
+    before, _in_use = _in_use, machine
+    return before
+
+
+def monotonic() -> float:
+    """Seconds on a clock that only goes forward."""
+    return _in_use.monotonic()
+
+
+def time() -> float:
+    """Unix time in seconds."""
+    return _in_use.time()
+
+
+def sleep(seconds: float) -> None:
+    """Do nothing for so long."""
+    _in_use.sleep(seconds)
+
+
+def random_bits(bits: int) -> int:
+    """A number of so many bits that nobody can foresee."""
+    return _in_use.random_bits(bits)
+
+
+def chance() -> Chance:
+    """A generator for what is no secret."""
+    return _in_use.chance()
+
+
+def background(work: Callable[[], object], name: str) -> None:
+    """Do the work beside all else. It does not keep the process alive."""
+    _in_use.background(work, name)
+
+
+def all_at_once(work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
+    """Do the work for all arguments at the same time; the answers are in their order, the first error is raised."""
+    return _in_use.all_at_once(work, arguments)
+
+
+def event() -> Event:
+    """A new event, not set."""
+    return _in_use.event()
