@@ -1,0 +1,107 @@
+"""What the three clients have in common: their options, the way to their cluster, what they tell beside answers, and metadata."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+
+from simulator.kafka.cluster import Cluster
+from simulator.kafka.network import Network
+from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of, failure
+
+Result = TypeVar("Result")
+INFO = 6
+"""Of syslog, and of `log_level`."""
+
+
+class Client:
+    """A client of one cluster, in one process."""
+
+    def __init__(self, network: Network, options: Mapping[str, Any]) -> None:
+        self.network = network
+        self.schedule = network.schedule
+        self.options = dict(options)
+        address = str(options["bootstrap.servers"])
+        self.cluster = next((network.clusters[one] for one in (address, *address.split(",")) if one in network.clusters), None) or self._nobody(address)
+        self.process = self.schedule.process
+        self.client_id = str(options.get("client.id", "rdkafka"))
+        self.told: deque[Callable[[], object]] = deque()
+        """Calls of the application's functions that wait for its next poll."""
+        self.backoff_s = 0.1
+
+    def _nobody(self, address: str) -> Cluster:
+        """Where no broker listens."""
+        cluster = Cluster(self.schedule, address)
+        cluster.is_away = True
+        return cluster
+
+    def number(self, option: str, default: float) -> float:
+        """An option that is a number."""
+        return float(self.options.get(option, default))
+
+    def seconds(self, option: str, default_ms: float) -> float:
+        """An option in milliseconds."""
+        return self.number(option, default_ms) / 1000
+
+    def is_set(self, option: str) -> bool:
+        """An option that is true or false."""
+        return str(self.options.get(option, False)).lower() == "true"
+
+    def ask(self, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True) -> Result:
+        """See `Network.request`."""
+        return self.network.request(self.cluster, api, execute, timeout_s, is_retried, self.note_lost)
+
+    def note_lost(self, api: str) -> None:
+        """A connection or an answer was lost: it is in the client's log, and the application's `error_cb` hears of it."""
+        logger, on_error = self.options.get("logger"), self.options.get("error_cb")
+        if logger is not None and int(self.options.get("log_level", INFO)) >= INFO:
+            self.told.append(lambda: logger.log(20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"))
+        if on_error is not None:
+            code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_away else KafkaError._TRANSPORT
+            self.told.append(lambda: on_error(error_of(code)))
+
+    def tell(self) -> int:
+        """Call the application's functions that wait; how many."""
+        count = 0
+        while self.told:
+            self.told.popleft()()
+            count += 1
+        return count
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Metadata."""
+        try:
+            return self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
+        except (NoAnswer, ConnectionLost):
+            raise failure(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
+        except Refused as refused:
+            raise failure(refused.code, refused.reason) from None
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def metadata(cluster: Cluster, wanted: str | None) -> ClusterMetadata:
+    """Of all topics, or of one."""
+    answer = ClusterMetadata()
+    answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = cluster.cluster_id, 1, 1, f"{cluster.address}/1"
+    broker = BrokerMetadata()
+    broker.id, broker.host, broker.port = 1, cluster.name, 9092
+    answer.brokers[1] = broker
+    for name in cluster.topics if wanted is None else [wanted]:
+        answer.topics[name] = found = TopicMetadata()
+        found.topic = name
+        if name not in cluster.topics:
+            found.error = error_of(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            continue
+        for number in range(len(cluster.topics[name].logs)):
+            found.partitions[number] = partition = PartitionMetadata()
+            partition.id, partition.leader, partition.replicas, partition.isrs = number, 1, [1], [1]
+    return answer

@@ -1,0 +1,260 @@
+"""confluent-kafka's Consumer: assignment by hand or by a group, reading, commits, offsets.
+
+The group's member (`membership`) works on beside the application and leaves notes for it; they are looked at in `poll` and `consume`, where the
+application's callbacks run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
+
+from simulator.kafka.fetch import Fetcher
+from simulator.kafka.listed import listed
+from simulator.kafka.membership import ClassicMembership, Membership, SharedMembership
+from simulator.kafka.network import FOREVER_S, Network
+from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure, place
+
+Callback = Callable[["Consumer", list[TopicPartition]], object]
+
+
+class Consumer(Fetcher):
+    """As far as reo uses it."""
+
+    def __init__(self, network: Network, options: dict[str, Any]) -> None:
+        super().__init__(network, options)
+        self.group_id = str(options["group.id"])
+        self.notes: deque[tuple[str, list[TopicPartition]] | Message] = deque()
+        """What the member has to tell: an event and its partitions, or an error."""
+        self.polled_at = self.schedule.now
+        self.membership: Membership | None = None
+        self.callbacks: dict[str, Callback | None] = {}
+        self.has_assigned = False
+        self.is_closed = False
+
+    # ---- reading
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """The next message, or an error."""
+        found = self._take(1, timeout)
+        return found[0] if found else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """As many as there are until then."""
+        return self._take(num_messages, timeout)
+
+    def _take(self, count: int, timeout_s: float) -> list[Message]:
+        self._check_open()
+        schedule = self.schedule
+        deadline = schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
+        found: list[Message] = []
+        while True:
+            self.polled_at = schedule.now
+            self.tell()
+            while self.notes and len(found) < count:
+                note = self.notes.popleft()
+                if isinstance(note, tuple):
+                    self._rebalance(*note)
+                else:
+                    found.append(note)
+            found += self.take(count - len(found))
+            if len(found) == count or schedule.now >= deadline:
+                return found
+            self.fetch(deadline - schedule.now)
+
+    def _rebalance(self, event: str, partitions: list[TopicPartition]) -> None:
+        """The application's callback; what it leaves undone is done for it."""
+        callback = self.callbacks.get(event) or (self.callbacks.get("revoke") if event == "lost" else None)
+        self.has_assigned = False
+        is_shared = isinstance(self.membership, SharedMembership)
+        try:
+            if callback:
+                callback(self, [TopicPartition(given.topic, given.partition) for given in partitions])
+            if event == "assign" and not self.has_assigned:
+                (self.incremental_assign if is_shared else self.assign)(partitions)
+        finally:
+            if event != "assign" and self.membership:
+                self.drop([(given.topic, given.partition) for given in partitions])
+                self.membership.on_let_go()
+            elif self.membership:
+                self.membership.on_taken()
+
+    # ---- assignment
+
+    def subscribe(self, topics: Sequence[str], on_assign: Callback | None = None, on_revoke: Callback | None = None,
+                  on_lost: Callback | None = None) -> None:
+        """Take part in the group; again, join again."""
+        self._check_open()
+        self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
+        if self.membership is None:
+            kind = SharedMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
+            self.membership = kind(self, list(topics))
+            process = self.schedule.process
+            assert process is not None
+            self.schedule.start(process, self.membership.live, f"{self.client_id} of {self.group_id}")
+        else:
+            self.membership.subscribe(list(topics))
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        self._leave()
+        self.drop(self.slots)
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these, and nothing else."""
+        self._check_open()
+        self.has_assigned = True
+        self.drop(self.slots)
+        self.add(partitions)
+
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these too."""
+        self.has_assigned = True
+        self.add(partitions)
+
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these no more."""
+        self.drop([(given.topic, given.partition) for given in partitions])
+
+    def unassign(self) -> None:
+        """Read nothing."""
+        self._check_open()
+        self.drop(self.slots)
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is read."""
+        return [TopicPartition(*key) for key in sorted(self.slots)]
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Hand out nothing of these."""
+        for given in partitions:
+            self.slots[given.topic, given.partition].is_paused = True
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Go on with these."""
+        for given in partitions:
+            self.slots[given.topic, given.partition].is_paused = False
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on there."""
+        key = partition.topic, partition.partition
+        if key not in self.slots:
+            raise failure(KafkaError._STATE, "Failed to seek to offset: Local: Erroneous state")
+        self.move(key, partition.offset, partition.leader_epoch)
+
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """After the last record that was handed out."""
+        slots = [self.slots.get((given.topic, given.partition)) for given in partitions]
+        return [place(given.topic, given.partition, slot.position if slot else OFFSET_INVALID) for given, slot in zip(partitions, slots, strict=True)]
+
+    # ---- offsets
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """The group's commits; undecided ones are waited for with read_committed."""
+        self._check_open()
+        deadline = self.schedule.now + (timeout if timeout >= 0 else FOREVER_S)
+        keys = [(given.topic, given.partition) for given in partitions]
+        while True:
+            try:
+                found = self.ask("OffsetFetch", lambda: self.cluster.group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
+            except (NoAnswer, ConnectionLost):
+                raise failure(KafkaError._TIMED_OUT) from None
+            if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in found.values()):
+                return [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
+                        for key, (offset, metadata, code) in ((key, found[key]) for key in keys)]
+            if self.schedule.now + self.backoff_s >= deadline:
+                self.schedule.sleep(deadline - self.schedule.now)
+                raise failure(KafkaError._TIMED_OUT)
+            self.schedule.sleep(self.backoff_s)
+
+    def commit(self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None,
+               asynchronous: bool = True) -> list[TopicPartition] | None:
+        """For the group, as its member if it is one."""
+        self._check_open()
+        if message is not None:
+            offsets = [TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
+        given = offsets if offsets is not None else [TopicPartition(*key, slot.position) for key, slot in self.slots.items() if slot.position >= 0]
+        if not given:
+            raise failure(KafkaError._NO_OFFSET)
+        generation, member_id, instance_id = self.member()
+        wanted = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in given}
+
+        def execute() -> dict[tuple[str, int], int]:
+            return self.cluster.group(self.group_id).commit(wanted, generation, member_id, instance_id)
+        if asynchronous:
+            self.network.send(self.cluster, "OffsetCommit", execute, 60.0, lambda *_: None)
+            return None
+        try:
+            codes = self.ask("OffsetCommit", execute, 60.0)
+        except Refused as refused:
+            raise failure(refused.code) from None
+        except (NoAnswer, ConnectionLost):
+            raise failure(KafkaError._TIMED_OUT) from None
+        if codes and all(codes.values()):
+            raise failure(next(iter(codes.values())))
+        return [place(one.topic, one.partition, one.offset, one.metadata, codes[one.topic, one.partition]) for one in given]
+
+    def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """By timestamp; OFFSET_END and OFFSET_BEGINNING are asked for too."""
+        self._check_open()
+        asked = [(given.topic, given.partition, given.offset) for given in partitions]
+        try:
+            answers = self.ask("ListOffsets", lambda: [listed(self.cluster, *one, self.is_committed) for one in asked], timeout)
+        except (NoAnswer, ConnectionLost):
+            raise failure(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
+        return [place(topic, partition, answer.offset, None, answer.code) for (topic, partition, _), answer in zip(asked, answers, strict=True)]
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
+        """Beginning and end, `cached` as of the last fetch."""
+        self._check_open()
+        key = partition.topic, partition.partition
+        if cached:
+            slot = self.slots.get(key)
+            return (slot.begin, slot.end) if slot else (OFFSET_INVALID, OFFSET_INVALID)
+        try:
+            return self.ask("ListOffsets", lambda: (self.cluster.log(*key).begin, self._logical(self.cluster.log(*key), -1)), timeout)
+        except (NoAnswer, ConnectionLost):
+            raise failure(KafkaError._TIMED_OUT) from None
+        except Refused as refused:
+            raise failure(KafkaError._UNKNOWN_PARTITION if refused.code == KafkaError.UNKNOWN_TOPIC_OR_PART else refused.code) from None
+
+    # ---- the group
+
+    def member(self) -> tuple[int, str, str | None]:
+        """Generation, member id and instance id, as far as this is a member."""
+        found = self.membership
+        return (found.generation, found.member_id, found.instance_id) if found else (-1, "", None)
+
+    def memberid(self) -> str:
+        """As the broker calls it."""
+        return self.member()[1]
+
+    def consumer_group_metadata(self) -> bytes:
+        """As librdkafka serialises it."""
+        generation, member_id, instance_id = self.member()
+        parts = [self.group_id.encode(), member_id.encode()]
+        instance = b"\x01" if instance_id is None else b"\x00" + instance_id.encode() + b"\x00"
+        return b"CGMDv2:" + generation.to_bytes(4, sys.byteorder, signed=True) + b"".join(part + b"\0" for part in parts) + instance
+
+    def close(self) -> None:
+        """Leave the group; partitions are given up in the callback first."""
+        if not self.is_closed:
+            self._leave()
+            self.drop(self.slots)
+            self.is_closed = True
+
+    def _leave(self) -> None:
+        if self.membership:
+            if self.membership.owned and self.callbacks:
+                self._rebalance("revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)])
+            self.membership.leave()
+            self.membership = None
+            self.notes.clear()
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise RuntimeError("Consumer closed")

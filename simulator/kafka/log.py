@@ -1,0 +1,237 @@
+"""One partition's log: records and markers in order of their offsets, and what follows from them for readers and producers.
+
+Only the broker's rules are here: which offset a record gets, which producer may append, how far a read_committed reader comes. The producers' state
+is a function of the records, and is made anew from them when records are lost (`rebuild`), as a broker does it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError
+
+from simulator.kafka.refused import Refused
+
+DATA, COMMIT, ABORT = 0, 1, 2
+CREATE_TIME, LOG_APPEND_TIME = 1, 2
+Headers = list[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """A record, or a marker, as it is in the log."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    timestamp_ms: int
+    timestamp_type: int
+    leader_epoch: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
+    is_transactional: bool = False
+    kind: int = DATA
+
+
+_offset = itemgetter(0)
+
+
+class ProducerState:
+    """What a partition knows of a producer."""
+
+    __slots__ = ("epoch", "sequence")
+
+    def __init__(self, epoch: int, sequence: int) -> None:
+        self.epoch = epoch
+        self.sequence = sequence
+
+
+class New(NamedTuple):
+    """A record that is to be appended."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    timestamp_ms: int
+
+
+class Writer(NamedTuple):
+    """Who appends; the plain producer has no id."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+    is_transactional: bool = False
+
+
+PLAIN = Writer()
+
+
+class Log:
+    """The log of a partition."""
+
+    __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "opened", "producers", "records", "watchers")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.begin = 0
+        self.end = 0
+        """The high watermark: the next offset."""
+        self.leader_epoch = 0
+        self.epochs: list[tuple[int, int]] = []
+        """Each leader epoch that has records, and the first offset of it."""
+        self.producers: dict[int, ProducerState] = {}
+        self.opened: dict[int, int] = {}
+        """By producer id, the first offset of its open transaction."""
+        self.aborted: set[int] = set()
+        """The offsets of records of aborted transactions."""
+        self.watchers: set[object] = set()
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return min(self.opened.values(), default=self.end)
+
+    def index(self, offset: int) -> int:
+        """The place in `records` of the first record at or after this offset."""
+        records = self.records
+        if not records or offset <= records[0].offset:
+            return 0
+        guess = offset - records[0].offset
+        if guess < len(records) and records[guess].offset == offset:
+            return guess
+        return bisect_left(records, offset, key=_offset)
+
+    def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int]:
+        """Up to so many visible records from there on, and the offset after what was looked at; Refused when the offset is out of range."""
+        if not self.begin <= offset <= self.end:
+            raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
+        end = self.stable if committed else self.end
+        found: list[Record] = []
+        records, aborted = self.records, self.aborted
+        at = self.index(offset)
+        while at < len(records) and records[at].offset < end:
+            record = records[at]
+            if len(found) == count:
+                return found, record.offset
+            if record.kind == DATA and not (committed and record.offset in aborted):
+                found.append(record)
+            at += 1
+        return found, max(offset, end)
+
+    def append(self, new: Iterable[New], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
+        """Append a batch and return the offset of its first record; with a `timestamp_ms`, it is the broker's. Refused for a producer that may not."""
+        pid, epoch, sequence, is_transactional = writer
+        if pid >= 0:
+            duplicate = self._check(writer)
+            if duplicate is not None:
+                return duplicate
+        first = offset = self.end
+        kind = CREATE_TIME if timestamp_ms is None else LOG_APPEND_TIME
+        for key, value, headers, created_ms in new:
+            self.records.append(Record(offset, key, value, headers, created_ms if timestamp_ms is None else timestamp_ms, kind, self.leader_epoch,
+                                       pid, epoch, sequence, is_transactional))
+            offset += 1
+            sequence += pid >= 0
+        self._grow(offset)
+        if pid >= 0:
+            self.producers[pid] = ProducerState(epoch, sequence - 1)
+            if is_transactional:
+                self.opened.setdefault(pid, first)
+        return first
+
+    def _check(self, writer: Writer) -> int | None:
+        """The offset of a batch that is there already; Refused for an older epoch, or a gap."""
+        pid, epoch, sequence, _ = writer
+        known = self.producers.get(pid)
+        if known is None:
+            return None
+        if epoch < known.epoch:
+            raise Refused(KafkaError.INVALID_PRODUCER_EPOCH)
+        if epoch > known.epoch or known.sequence < 0:
+            if sequence != 0:
+                raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return None
+        if sequence == known.sequence + 1:
+            return None
+        if sequence <= known.sequence:
+            for record in reversed(self.records):
+                if record[7:10] == (pid, epoch, sequence) and record.kind == DATA:
+                    return record.offset
+            raise Refused(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
+        raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+    def mark(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
+        """Append the marker of a transaction's end."""
+        self.records.append(Record(self.end, None, None, None, timestamp_ms, CREATE_TIME, self.leader_epoch, producer_id, epoch, -1, True, kind))
+        known = self.producers.get(producer_id)
+        self._end(self.records[-1], known)
+        self._grow(self.end + 1)
+
+    def _end(self, marker: Record, known: ProducerState | None) -> None:
+        pid, epoch = marker.producer_id, marker.producer_epoch
+        begin = self.opened.pop(pid, None)
+        if begin is not None and marker.kind == ABORT:
+            self.aborted.update(record.offset for record in self.records[self.index(begin):self.index(marker.offset)]
+                                if record.producer_id == pid and record.is_transactional)
+        if known is None or known.epoch < epoch:
+            self.producers[pid] = ProducerState(epoch, -1)
+
+    def _grow(self, end: int) -> None:
+        if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
+            self.epochs.append((self.leader_epoch, self.end))
+        self.end = end
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell who waits for records."""
+        for watcher in list(self.watchers):
+            watcher.notify()  # type: ignore[attr-defined]
+
+    def delete(self, before: int) -> int:
+        """Records below this offset are deleted; the new begin. Refused when it is not there."""
+        before = self.end if before < 0 else before
+        if before > self.end:
+            raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
+        if before > self.begin:
+            self.begin = before
+            del self.records[:self.index(before)]
+        return self.begin
+
+    def compact(self, gone: Iterable[int]) -> None:
+        """Records at these offsets are taken out; all others keep theirs."""
+        taken = set(gone)
+        self.records = [record for record in self.records if record.offset not in taken]
+
+    def lose(self, count: int, same_epoch: bool) -> None:
+        """The newest offsets are gone, and are given again; unless it is the `same_epoch`, under a new leader."""
+        self.end = max(self.begin, self.end - count)
+        del self.records[self.index(self.end):]
+        self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
+        self.leader_epoch += not same_epoch
+        self.rebuild()
+        self.wake()
+
+    def rebuild(self) -> None:
+        """The producers' state from the records that are left."""
+        self.producers, self.opened, self.aborted = {}, {}, set()
+        for record in self.records:
+            pid = record.producer_id
+            if record.kind != DATA:
+                self._end(record, self.producers.get(pid))
+            elif pid >= 0:
+                self.producers[pid] = ProducerState(record.producer_epoch, record.sequence)
+                if record.is_transactional:
+                    self.opened.setdefault(pid, record.offset)
+
+    def end_of_epoch(self, epoch: int) -> int:
+        """The first offset after the records of this leader epoch and those before it (OffsetForLeaderEpoch)."""
+        return next((begin for later, begin in self.epochs if later > epoch), self.end)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at this offset; -1 when it is not there."""
+        return max((epoch for epoch, begin in self.epochs if begin <= offset), default=-1) if offset < self.end else -1

@@ -1,0 +1,144 @@
+"""The way of a request to a cluster and of the answer back, in virtual time; and what becomes of those that do not arrive.
+
+Each request of a client goes through `Network.request`, or `Network.send` where nobody waits. A request is on its way whether or not its process still
+lives. What librdkafka asks again by itself is asked again here, with the same content, so that a first copy that comes late, or twice, meets the
+brokers as a real one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused
+from simulator.schedule import Process, Schedule
+
+if TYPE_CHECKING:
+    from simulator.kafka.cluster import Cluster
+
+Fate = Literal["ok", "lost", "answer lost", "late"]
+"""Of a request: it arrives and is answered; it never arrives; it is executed and nobody learns of it; it arrives when the client has given it up."""
+Result = TypeVar("Result")
+LATENCY_S = (0.0002, 0.003)
+BROKEN_S = (0.001, 0.5)
+"""After what time a client learns that its connection is broken."""
+LATE_S = (0.05, 20.0)
+FOREVER_S = 1e9
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 1.0
+
+
+class Network:
+    """The clusters by their address."""
+
+    def __init__(self, schedule: Schedule, clusters: Mapping[str, Cluster] | None = None) -> None:
+        self.schedule = schedule
+        self.clusters: dict[str, Cluster] = dict(clusters or {})
+
+    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:  # noqa: ARG002  (for who replaces it)
+        """What becomes of a request; to be replaced by what injects faults."""
+        return "ok"
+
+    def latency(self) -> float:
+        """One way."""
+        return self.schedule.random.uniform(*LATENCY_S)
+
+    def request(self, cluster: Cluster, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True,
+                on_lost: Callable[[str], object] | None = None) -> Result:
+        """Of the task that runs: ask and wait. Refused is the brokers' answer, NoAnswer and ConnectionLost are none."""
+        schedule, backoff_s = self.schedule, BACKOFF_S
+        deadline = schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
+        while True:
+            answer = self._attempt(cluster, api, execute, deadline - schedule.now)
+            if answer:
+                value, refused = answer[0]
+                if refused is not None:
+                    raise refused
+                return value
+            if on_lost:
+                on_lost(api)
+            if schedule.now >= deadline:
+                raise NoAnswer
+            if not is_retried:
+                raise ConnectionLost
+            schedule.sleep(min(backoff_s, deadline - schedule.now))
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+
+    def _attempt(self, cluster: Cluster, api: str, execute: Callable[[], Any], left_s: float) -> list[tuple[Any, Refused | None]]:
+        schedule = self.schedule
+        if cluster.is_away:
+            schedule.wait(cluster.back, left_s)
+            return []
+        task, answer = schedule.task, list[tuple[Any, Refused | None]]()
+        assert task is not None
+        ticket = task.ticket
+
+        def arrive() -> None:
+            if cluster.is_away:
+                return
+            outcome = executed(execute)
+            if task.ticket == ticket:
+                answer.append(outcome)
+                schedule.push(schedule.now + self.latency(), task)
+
+        fate = self.fate(cluster, api, schedule.process)
+        if fate == "ok":
+            schedule.after(self.latency(), arrive)
+            schedule.sleep(left_s)
+        else:
+            self._mislay(cluster, fate, execute)
+            schedule.sleep(min(left_s, schedule.random.uniform(*BROKEN_S)))
+        return answer
+
+    def _mislay(self, cluster: Cluster, fate: Fate, execute: Callable[[], Any]) -> None:
+        if fate == "lost":
+            return
+        after_s = self.latency() if fate == "answer lost" else self.schedule.random.uniform(*LATE_S)
+        self.schedule.after(after_s, lambda: None if cluster.is_away else (executed(execute), None)[1])
+
+    def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, done: Callable[[Any, Exception | None], None]) -> None:
+        """Ask without waiting, once; `done` is called with the answer, or why there is none."""
+        schedule = self.schedule
+        if cluster.is_away:
+            deadline = schedule.now + timeout_s
+            self._send_when_back(cluster, partial(self.send, cluster, api, execute, timeout_s, done), deadline, done)
+            return
+        fate = self.fate(cluster, api, schedule.process)
+        if fate != "ok":
+            self._mislay(cluster, fate, execute)
+            schedule.after(schedule.random.uniform(*BROKEN_S), lambda: done(None, ConnectionLost()))
+            return
+
+        def arrive() -> None:
+            if cluster.is_away:
+                schedule.after(schedule.random.uniform(*BROKEN_S), lambda: done(None, ConnectionLost()))
+                return
+            outcome = executed(execute)
+            schedule.after(self.latency(), lambda: done(*outcome))
+        schedule.after(self.latency(), arrive)
+
+    def _send_when_back(self, cluster: Cluster, again: Callable[[], None], deadline: float, done: Callable[[Any, Exception | None], None]) -> None:
+        """A client tries to connect again and again."""
+        schedule = self.schedule
+        if schedule.now >= deadline:
+            done(None, NoAnswer())
+        elif cluster.is_away:
+            schedule.after(min(0.5, deadline - schedule.now), partial(self._send_when_back, cluster, again, deadline, done))
+        else:
+            again()
+
+
+def executed(execute: Callable[[], Any]) -> tuple[Any, Refused | None]:
+    """One step on the brokers' state."""
+    try:
+        return execute(), None
+    except Refused as refused:
+        return None, refused
+
+
+def clients(network: Network) -> tuple[Any, Any, Any]:
+    """Consumer, Producer and AdminClient; each takes the options of librdkafka."""
+    from simulator.kafka.admin import AdminClient
+    from simulator.kafka.consumer import Consumer
+    from simulator.kafka.producer import Producer
+    return partial(Consumer, network), partial(Producer, network), partial(AdminClient, network)

@@ -1,0 +1,318 @@
+"""confluent-kafka's Producer: records, and transactions v1 with librdkafka's states, codes and flags (`rdkafka_txnmgr.c`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from simulator.kafka.log import New, Writer
+from simulator.kafka.network import FOREVER_S, Network
+from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure
+from simulator.kafka.sending import AGAIN_S, CONCURRENT_S, Place, Sender
+from simulator.schedule import START_UNIX_S
+
+State = Literal["Init", "Ready", "InTransaction", "BeginCommit", "CommittingTransaction", "BeginAbort", "AbortingTransaction", "AbortableError", "FatalError"]
+FENCED = frozenset({KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+FATAL = FENCED | {KafkaError.INVALID_TXN_STATE}
+BUMPING = frozenset({KafkaError.UNKNOWN_PRODUCER_ID, KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
+"""After these a new epoch is asked for with the abort."""
+Bytes = str | bytes | None
+
+
+def normalized(code: int) -> int:
+    """What librdkafka calls it."""
+    return int(KafkaError._FENCED if code in FENCED else code)
+
+
+class Producer(Sender):
+    """As far as reo uses it."""
+
+    def __init__(self, network: Network, options: dict[str, Any]) -> None:
+        super().__init__(network, options)
+        self.transactional_id = options.get("transactional.id")
+        self.transaction_timeout_s = self.seconds("transaction.timeout.ms", 60_000)
+        self.state: State = "Init"
+        self.error: tuple[int, str] = (0, "")
+        """Of the transaction, or the fatal one."""
+        self.call = ""
+        """The transactional call that can only be called again."""
+        self.registered: set[Place] = set()
+        self.has_sent = False
+        """Whether the coordinator knows of the open transaction."""
+        self.is_bumping = False
+
+    # ---- records
+
+    def produce(self, topic: str, value: Bytes = None, key: Bytes = None, partition: int = -1, callback: Callable[[Any, Any], object] | None = None,
+                on_delivery: Callable[[Any, Any], object] | None = None, timestamp: int = 0,
+                headers: dict[str, Bytes] | Sequence[tuple[str, Bytes]] | None = None) -> None:
+        """Into the queue; BufferError when it is full."""
+        if self.state == "FatalError":
+            raise failure(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
+        if self.transactional_id is not None and self.state != "InTransaction":
+            raise failure(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
+        pairs = list(headers.items() if isinstance(headers, dict) else headers) if headers else None
+        place = topic, partition if partition >= 0 else 0
+        record = New(as_bytes(key), as_bytes(value), [(name, as_bytes(one)) for name, one in pairs] if pairs else None, timestamp or self._now_ms())
+        self.enqueue(place, record, callback or on_delivery)
+
+    def _now_ms(self) -> int:
+        offset_s = self.process.clock_offset_s if self.process else 0.0
+        return int((START_UNIX_S + self.schedule.now + offset_s) * 1000)
+
+    def poll(self, timeout: float = -1) -> int:
+        """Call what waits to be called."""
+        count = self.tell()
+        if not count and timeout:
+            self.schedule.wait(self.progress, timeout if timeout >= 0 else FOREVER_S)
+            count = self.tell()
+        return count
+
+    def flush(self, timeout: float = -1) -> int:
+        """How many records or reports are left then."""
+        return self.wait_until_sent(timeout)
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:  # noqa: ARG002
+        """Forget what was not sent."""
+        if in_queue:
+            self.drop_queue()
+
+    def may_send(self) -> bool:
+        """Within a transaction only, if it is transactional."""
+        return self.transactional_id is None or self.state in ("InTransaction", "BeginCommit")
+
+    def prepare(self, places: list[Place]) -> bool:
+        """AddPartitionsToTxn, asked until it is answered."""
+        if self.transactional_id is None:
+            return True
+        new = [place for place in places if place not in self.registered]
+        new = [place for place in new if not self._is_unknown(place)]
+        while new and self.may_send():
+            try:
+                self.ask("AddPartitionsToTxn", lambda: self.cluster.transactions.add(str(self.transactional_id), *self.identity, list(new)),
+                         self.message_timeout_s)
+            except (NoAnswer, ConnectionLost):
+                self._abortable(KafkaError._TIMED_OUT, "Failed to add partition(s) to transaction: Local: Timed out")
+            except Refused as refused:
+                if refused.code in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    self.schedule.sleep(CONCURRENT_S)
+                    new = [place for place in new if refused.code == KafkaError.CONCURRENT_TRANSACTIONS or not self._is_unknown(place, True)]
+                    continue
+                self.on_refused(refused.code, f"Failed to add partition(s) to transaction on broker 1: {KafkaError(refused.code).str()} (after 0 ms)")
+            else:
+                self.registered.update(new)
+                self.has_sent = True
+                new = []
+        return self.may_send()
+
+    def _is_unknown(self, place: Place, anew: bool = False) -> bool:
+        if anew:
+            self.known.pop(place[0], None)
+        try:
+            return self._unknown(place, self.message_timeout_s) != 0
+        except (NoAnswer, ConnectionLost):
+            return True
+
+    def on_refused(self, code: int, text: str) -> None:
+        """A permanent failure fails the transaction; that of a fenced producer, everything."""
+        if self.transactional_id is None or self.state == "FatalError":
+            return
+        if code in FENCED or (code == KafkaError.INVALID_TXN_STATE and text.startswith("Failed to add")):
+            self._fail(normalized(code), text.replace("current transaction must be aborted", "transactional producer fenced by newer producer instance"))
+        else:
+            self.is_bumping = self.is_bumping or code in BUMPING or code == KafkaError._TIMED_OUT
+            self._abortable(code, text)
+
+    def _abortable(self, code: int, text: str) -> None:
+        if self.state in ("InTransaction", "BeginCommit", "CommittingTransaction"):
+            self.state, self.error = "AbortableError", (code, text)
+
+    def _fail(self, code: int, text: str) -> None:
+        if self.state != "FatalError":
+            self.state, self.error = "FatalError", (code, text)
+            self.drop_queue()
+
+    # ---- transactions
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """A new epoch; what was left open under this id is aborted."""
+        deadline = self._begin_call("init_transactions", timeout, "Init")
+        while True:
+            try:
+                self._identify(deadline)
+            except Refused as refused:
+                if refused.code != KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._fail(normalized(refused.code), f"Failed to acquire transactional PID from broker 1: {KafkaError(refused.code).str()}")
+                    raise self._wrong_state() from None
+            except (NoAnswer, ConnectionLost):
+                raise self._timed_out("Failed to initialize Producer ID: Local: Timed out") from None
+            else:
+                self.state, self.call = "Ready", ""
+                return
+            if self.schedule.now + AGAIN_S >= deadline:
+                self.schedule.sleep(max(0.0, deadline - self.schedule.now))
+                raise self._timed_out("Failed to initialize Producer ID: Broker: Concurrent transactions")
+            self.schedule.sleep(AGAIN_S)
+
+    def _identify(self, deadline: float) -> None:
+        self.identity = self.ask("InitProducerId", lambda: self.cluster.transactions.initialise(str(self.transactional_id), self.transaction_timeout_s),
+                                 deadline - self.schedule.now)
+        self.sequences = {}
+
+    def begin_transaction(self) -> None:
+        """Nothing is sent before the first record."""
+        self._begin_call("begin_transaction", 0, "Ready")
+        self.state, self.registered, self.has_sent, self.failures, self.is_bumping, self.call = "InTransaction", set(), False, 0, False, ""
+
+    def send_offsets_to_transaction(self, positions: Sequence[TopicPartition], group_metadata: bytes, timeout: float = -1) -> None:
+        """AddOffsetsToTxn, then TxnOffsetCommit."""
+        deadline = self._begin_call("send_offsets_to_transaction", timeout if timeout >= 0 else self.transaction_timeout_s, "InTransaction")
+        group, member = parsed(group_metadata)
+        offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in positions if one.offset >= 0}
+        transactions, name = self.cluster.transactions, str(self.transactional_id)
+        self.call = ""
+        if not offsets:
+            return
+        try:
+            self._ask_on("AddOffsetsToTxn", lambda: transactions.add(name, *self.identity, [group]), deadline, CONCURRENT_S)
+            self.has_sent = True
+            self._ask_on("TxnOffsetCommit", lambda: self.cluster.commit_in_transaction(name, Writer(*self.identity), group, offsets, member), deadline, 0.5)
+        except (NoAnswer, ConnectionLost):
+            self._abortable(KafkaError._TIMED_OUT, "Failed to send offsets to transaction: Local: Timed out")
+            raise self._wrong_state() from None
+        except Refused as refused:
+            text = f"Failed to commit offsets to transaction on broker 1: {KafkaError(refused.code).str()}"
+            if refused.code in FATAL or refused.code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
+                self._fail(normalized(refused.code), text)
+            else:
+                self._abortable(refused.code, text)
+            raise self._wrong_state() from None
+
+    def _ask_on(self, api: str, execute: Callable[[], object], deadline: float, pause_s: float) -> None:
+        """Until it is neither refused for a while nor without an answer."""
+        while True:
+            try:
+                self.ask(api, execute, deadline - self.schedule.now)
+            except Refused as refused:
+                if refused.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    raise
+                if self.schedule.now + pause_s >= deadline:
+                    raise refused if refused.code != KafkaError.CONCURRENT_TRANSACTIONS else NoAnswer from None
+                self.schedule.sleep(pause_s)
+            else:
+                return
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Wait for the records, then EndTxn."""
+        deadline = self._begin_call("commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction")
+        if self.state == "InTransaction":
+            self.state = "BeginCommit"
+        self._flush_for(deadline)
+        if self.state not in ("BeginCommit", "CommittingTransaction"):
+            raise self._wrong_state()
+        if self.failures:
+            self._abortable(KafkaError._INCONSISTENT, f"{self.failures} message(s) failed delivery (see individual delivery reports)")
+            raise self._wrong_state()
+        if self.has_sent:
+            self.state = "CommittingTransaction"
+            self._end(True, deadline)
+        self.state, self.call = "Ready", ""
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Forget what was not sent, wait for the rest, then EndTxn."""
+        deadline = self._begin_call("abort_transaction", timeout, "InTransaction", "BeginAbort", "AbortingTransaction", "AbortableError")
+        if self.state != "AbortingTransaction":
+            self.state = "BeginAbort"
+        self.drop_queue()
+        self._flush_for(deadline)
+        if self.state == "FatalError":
+            raise self._wrong_state()
+        if self.has_sent:
+            self.state = "AbortingTransaction"
+            self._end(False, deadline)
+        if self.is_bumping:
+            self._bump(deadline)
+        self.state, self.call = "Ready", ""
+
+    def _bump(self, deadline: float) -> None:
+        while True:
+            try:
+                self._identify(deadline)
+            except Refused:
+                self.schedule.sleep(AGAIN_S)
+            except (NoAnswer, ConnectionLost):
+                raise self._timed_out() from None
+            else:
+                self.is_bumping = False
+                return
+
+    def _flush_for(self, deadline: float) -> None:
+        left = self.wait_until_sent(deadline - self.schedule.now)
+        if left:
+            raise self._timed_out(f"Failed to flush all outstanding messages within the API timeout: {left} message(s) remaining")
+
+    def _end(self, commit: bool, deadline: float) -> None:
+        """EndTxn; it is asked again as long as the outcome is not known."""
+        while True:
+            try:
+                self.ask("EndTxn", lambda: self.cluster.transactions.end(str(self.transactional_id), *self.identity, commit), deadline - self.schedule.now)
+            except (NoAnswer, ConnectionLost):
+                raise self._timed_out() from None
+            except Refused as refused:
+                if refused.code != KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._end_refused(refused.code)
+                    raise self._wrong_state(f"EndTxn {'commit' if commit else 'abort'} failed: {KafkaError(normalized(refused.code)).str()}") from None
+                if self.schedule.now + AGAIN_S >= deadline:
+                    raise self._timed_out() from None
+                self.schedule.sleep(AGAIN_S)
+            else:
+                return
+
+    def _end_refused(self, code: int) -> None:
+        if code in FATAL:
+            self._fail(normalized(code), f"Failed to end transaction: {KafkaError(normalized(code)).str()}")
+        else:
+            self.state = "InTransaction"
+            self._abortable(code, f"Failed to end transaction: {KafkaError(code).str()}")
+
+    # ---- errors
+
+    def _begin_call(self, name: str, timeout_s: float, *states: State) -> float:
+        """The deadline of a transactional call; KafkaException when it may not be called now."""
+        if self.transactional_id is None:
+            raise failure(KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured")
+        if self.call and self.call != name:
+            raise failure(KafkaError._CONFLICT, f"Conflicting {self.call} API call is already in progress", retriable=True)
+        if self.state not in states:
+            raise self._wrong_state()
+        self.call = name
+        return self.schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
+
+    def _wrong_state(self, text: str = "") -> KafkaException:
+        """As librdkafka says it; the call is over."""
+        self.call = ""
+        code, reason = self.error
+        if self.state == "FatalError":
+            return failure(code, text or reason, fatal=True)
+        if self.state == "AbortableError":
+            return failure(code, text or reason, aborts=True)
+        return failure(KafkaError._STATE, f"Operation not valid in state {self.state}")
+
+    @staticmethod
+    def _timed_out(text: str = "Timed out waiting for operation to finish, retry call to resume") -> KafkaException:
+        return failure(KafkaError._TIMED_OUT, text, retriable=True)
+
+
+def as_bytes(given: Bytes) -> bytes | None:
+    """Text is UTF-8."""
+    return given.encode() if isinstance(given, str) else given
+
+
+def parsed(metadata: bytes) -> tuple[str, tuple[int, str, str | None]]:
+    """The group, and generation, member id and instance id, in serialised group metadata."""
+    generation = int.from_bytes(metadata[7:11], sys.byteorder, signed=True)
+    group, member_id, rest = metadata[11:].split(b"\0", 2)
+    return group.decode(), (generation, member_id.decode(), rest[:-1].decode() if rest[:1] != b"\x01" else None)

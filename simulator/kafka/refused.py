@@ -1,0 +1,48 @@
+"""What a broker answers when it does not do what was asked, and what a client knows when no answer came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+
+class Refused(Exception):  # noqa: N818
+    """An error code of the protocol, as a broker answers it."""
+
+    def __init__(self, code: int, reason: str = "") -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+
+class NoAnswer(Exception):  # noqa: N818
+    """None came in time."""
+
+
+class ConnectionLost(Exception):  # noqa: N818
+    """It broke before the answer came, and the client does not ask again by itself."""
+
+
+class Answer(TopicPartition):
+    """A TopicPartition with an error, which the real class lets only C code set."""
+
+    error: Any = None
+
+
+def failure(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaException:
+    """As the clients raise it; without a reason, with librdkafka's text for the code."""
+    return KafkaException(error_of(code, reason, fatal, retriable, aborts))
+
+
+def error_of(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaError:
+    """The error itself."""
+    return KafkaError(code, reason or KafkaError(code).str(), fatal, retriable, aborts)
+
+
+def place(topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0) -> TopicPartition:
+    """An answer about a partition, with an error where there is one."""
+    answer = (Answer if code else TopicPartition)(topic, partition, offset, metadata)
+    if code:
+        answer.error = error_of(code)
+    return answer
