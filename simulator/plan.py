@@ -81,7 +81,7 @@ def drawn(seed: int, kinds: frozenset[str] = frozenset(KINDS), most_faults: int 
     weights = [KINDS[kind] for kind in names]
     number = chance.randint(0, most_faults) if names else 0
     drawn_kinds: list[str] = []
-    for kind in chance.choices(names, weights, k=number):
+    for kind in chance.choices(names, weights, k=number) if names else ():
         if kind not in ONCE or ONCE.isdisjoint(drawn_kinds):
             drawn_kinds.append(kind)
     faults = tuple(sorted((Fault(chance.randrange(CALLS) if chance.random() < 0.7 else chance.randrange(CALLS // 10), kind, chance.getrandbits(32))

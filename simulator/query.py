@@ -53,15 +53,19 @@ class Engine:
 
     def slots(self) -> int:
         """One for each partition and more."""
-        self._reach()
+        self.reach()
         return 64
 
     def start(self, plan: Plan) -> Query:
         """Begin the run's query."""
-        self._reach()
+        self.reach()
         return Query(self, plan)
 
-    def _reach(self) -> None:
+    def close(self) -> None:
+        """Killed with its driver's end."""
+        self.system.schedule.kill(self.process)
+
+    def reach(self) -> None:
         """A call from Python into the JVM: waits while that is frozen."""
         self.system.schedule.sleep(0.001)
         while self.process.is_frozen and self.process.is_alive:
@@ -91,13 +95,13 @@ class Query:
     @property
     def isActive(self) -> bool:
         """Whether it runs."""
-        self.engine._reach()
+        self.engine.reach()
         return not self.is_over
 
     @property
     def lastProgress(self) -> Mapping[str, Any] | None:
         """Of the last batch that is done."""
-        self.engine._reach()
+        self.engine.reach()
         if not self.ends:
             return None
         offsets: dict[str, dict[str, int]] = {}
@@ -107,21 +111,19 @@ class Query:
 
     def exception(self) -> QueryFailed | None:
         """Why it ended."""
-        self.engine._reach()
+        self.engine.reach()
         return self.failure
 
     def awaitTermination(self, seconds: float) -> bool:
         """Wait for the end, so long."""
         if not self.is_over:
             self.system.schedule.wait(self.changed, seconds)
-        self.engine._reach()
-        if self.failure:
-            raise self.system.query_exception(str(self.failure))
+        self.engine.reach()
         return self.is_over
 
     def stop(self) -> None:
         """Interrupt its tasks."""
-        self.engine._reach()
+        self.engine.reach()
         self.end(None)
 
     def end(self, failure: str | None) -> None:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common import settings as settings_module
-from common import topics
 from common.errors import ReoError, stop_codes
 from common.routes import Place
 from common.settings import Settings
 from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, MENDED_BY_WAITING
-from replicator.stage import Stage
+from replicator import stage
 from simulator import logs
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
@@ -114,12 +113,11 @@ class System:
         self._add(Child(f"stage one {number}", self._stage_one, 3 - number % 4))
 
     def _stage_one(self, child: Child) -> Callable[[], object]:
-        def work() -> None:
+        def begun(_: Settings, __: int) -> Engine:
             assert child.process is not None
-            partitions = sum(source.partitions for source in topics.prepare(self.settings).values())
             child.engine = Engine(self, child.process)
-            Stage(self.settings, lambda: child.is_told_to_stop, child.engine, partitions).work()
-        return work
+            return child.engine
+        return lambda: stage.work(self.settings, lambda: child.is_told_to_stop, begun)
 
     def _add(self, child: Child) -> None:
         self.children.append(child)

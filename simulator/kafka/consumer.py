@@ -93,9 +93,7 @@ class Consumer(Fetcher):
         if self.membership is None:
             kind = SharedMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
             self.membership = kind(self, list(topics))
-            process = self.schedule.process
-            assert process is not None
-            self.schedule.start(process, self.membership.live, f"{self.client_id} of {self.group_id}")
+            self.start(self.membership.live, f"{self.client_id} of {self.group_id}")
         else:
             self.membership.subscribe(list(topics))
 
