@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from common.errors import StageFailed
 from common.origin import HEADER
 from common.routes import Place
 from replicator.run import Plan
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from simulator.system import System
 
 POLL_S = 0.05
+FOREVER_S = 1e9
 FAILS_AFTER_S = (0.01, 3.0)
 """How long after the loss of a producer batch its task fails."""
 LINGERS_S = (0.0, 8.0)
@@ -50,10 +52,14 @@ class Engine:
         self.driver = driver
         self.process = Process(f"jvm of {driver.name}", driver.clock_offset_s)
         system.jvms.append(self)
+        system.schedule.start(self.process, lambda: system.schedule.sleep(FOREVER_S))
 
     def slots(self) -> int:
         """One for each partition and more."""
-        self.reach()
+        try:
+            self.reach()
+        except JvmGone as gone:
+            raise StageFailed(str(gone)) from None
         return 64
 
     def start(self, plan: Plan) -> Query:

@@ -52,6 +52,8 @@ def perform(plan: Plan) -> Result:
     try:
         system.begin()
         result.violation = _run(schedule, system, judge, faults)
+        if result.violation:
+            result.story += schedule.where()
     finally:
         schedule.close()
         kafka_clients.use(real_clients)

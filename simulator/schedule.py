@@ -14,7 +14,6 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -199,6 +198,19 @@ class Schedule:
             if task.process.on_end:
                 task.process.on_end(raised)
 
+    def where(self) -> list[str]:
+        """What each living task waits in, innermost call last."""
+        found = []
+        for task in self.all_tasks:
+            frame = task.greenlet.gr_frame if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive else None
+            names = []
+            while frame is not None:
+                names.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+                frame = frame.f_back
+            if names:
+                found.append(f"{task.process.name}, {task.name}{' (frozen)' if task.process.is_frozen else ''}: {' < '.join(names[2:9])}")
+        return found
+
     def close(self) -> None:
         """Undo all stacks. Whatever they still do meets an end at their next call."""
         self.is_closing = True
@@ -207,8 +219,3 @@ class Schedule:
                 task.greenlet.throw(GreenletExit)
         self.queue.clear()
         self.all_tasks.clear()
-
-
-def noted(what: Any) -> str:
-    """One line of it, for stories."""
-    return " ".join(str(what).split())

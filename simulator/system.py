@@ -87,11 +87,13 @@ class System:
         """Make the source topic and start everything."""
         is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
         self.source.create_topic(TOPIC, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
+        writer = Process("writer")
+        self.schedule.start(writer, self._write)
+        if self.plan.stop_at_end:
+            self.schedule.run(10 * LOAD_S, lambda: not self.is_loading)
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
-        writer = Process("writer")
-        self.schedule.start(writer, self._write)
 
     def unix_ms(self) -> int:
         """The true time."""
