@@ -62,7 +62,7 @@ class Faults:
             self.strike(fault, child)
 
     def strike(self, fault: Fault, child: Child | None) -> None:
-        """Do it; a SIGKILL of the caller does not return."""
+        """Do it."""
         if self.system.ended is not None:
             return
         chance = random.Random(fault.seed)  # noqa: S311
@@ -226,7 +226,7 @@ class Faults:
         self.demanded = {SourceRecreated.exit_code, TopicMissing.exit_code}
         self.system.source.delete_topic(TOPIC)
         self._later(chance.choice((0.0, 0.1, 5.0)), lambda: self.system.source.create_topic(TOPIC, count))
-        return ""
+        return f"{count} partitions"
 
     def _delete_between(self, chance: random.Random, _: Child | None) -> str:
         place = Place(PROXY, self._partition(chance))
@@ -260,7 +260,8 @@ class Faults:
         self.system.destination.delete_topic(COPY)
         self.system.destination.create_topic(COPY, count)
         self.judge.begin_again()
-        return str(count)
+        self.allowed.add(DestinationTruncated.exit_code)  # seen while running it is an end; a start copies it from the beginning
+        return f"{count} partitions"
 
     def _lose_destination(self, chance: random.Random, _: Child | None) -> str:
         place = Place(COPY, self._partition(chance))

@@ -40,11 +40,10 @@ KINDS: dict[str, int] = {
     "source recreated": 1,
     "newest destination records lost": 1,
     "intermediate topic compacted": 1,
-    "group deleted": 1,
 }
 """Every fault, with how often it is drawn."""
 ONCE = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
-                  "destination recreated", "intermediate topic compacted", "group deleted"})
+                  "destination recreated", "intermediate topic compacted"})
 """What can end the service: at most one of these in a schedule, or it could not be said which end is the right one."""
 
 

@@ -137,20 +137,12 @@ class Schedule:
             raise GreenletExit
 
     def kill(self, process: Process) -> None:
-        """SIGKILL. A process that kills itself is not resumed after its next call."""
+        """SIGKILL. The process whose code runs now gets as far as its next call."""
         process.is_alive = False
-        if self.process is process:
-            self.main.switch()
 
     def freeze(self, process: Process) -> None:
-        """SIGSTOP."""
+        """SIGSTOP; the same."""
         process.is_frozen = True
-        if self.process is process:
-            assert self.task is not None
-            process.held.append(self.task)
-            self.main.switch()
-            if self.is_closing:
-                raise GreenletExit
 
     def thaw(self, process: Process) -> None:
         """SIGCONT."""
