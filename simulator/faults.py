@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from common.errors import DestinationTruncated, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
+from common.errors import DestinationTruncated, HangingTransaction, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
 from common.routes import Place
 from simulator import logs
 from simulator.kafka import Cluster
@@ -200,7 +200,8 @@ class Faults:
         partition = self._partition(chance)
         end = self.system.source.log(TOPIC, partition).end
         offset = chance.randint(0, end)
-        if self.judge.allow_missing(partition, range(offset)):
+        self.judge.allow_missing(partition, range(offset))
+        if offset > self.judge.copied_to(partition) + 1:  # nobody can know whether what was never read could be seen
             self.allowed.add(SourceTruncated.exit_code)
         self.system.source.delete_records(TOPIC, partition, offset)
         return f"partition {partition} begins at {offset} of {end}, copied to {self.judge.copied_to(partition)}"
@@ -269,7 +270,7 @@ class Faults:
             return ""
         count = chance.randint(1, min(4, self.system.destination.log(*place).end))
         self.judge.is_destination_history_lost = True
-        self.demanded = {DestinationTruncated.exit_code}
+        self.demanded = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
         self.system.destination.lose_newest(*place, count, same_epoch=chance.random() < 0.3)
         return f"{place}: {count}"
 
