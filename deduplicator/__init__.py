@@ -2,7 +2,7 @@
 
 In the order in which a record passes:
 
-    intermediate.py  the consumer: batches, partitions given and taken, purge
+    intermediate.py  the consumer: batches, purge; partitions.py: what its group has assigned
     rule.py          which records are new (pure)
     invisible.py     moving the frontier over what the source has nothing of (pure)
     unwrap.py        from an intermediate record to the source's record

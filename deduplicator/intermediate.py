@@ -1,15 +1,21 @@
 """The seam, stage two's side: the group's member on the intermediate topics.
 
-It hands out batches, tells its owner which partitions came and went, and deletes what is committed. Callbacks of the group run
+It hands out batches, notes which partitions came and went (`deduplicator.partitions`), and deletes what is committed. Callbacks of the group run
 inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`): giving partitions up therefore needs nothing
 but forgetting them, and losing them can not leave anything half done.
+
+Nothing is fetched of a partition that was just assigned: where from is not known before its frontier was read. But librdkafka has to be answered in the
+callback; confluent-kafka would do it itself, with the committed offset. So it is answered with no partition at all, and `read` assigns them, at their
+offsets, when the loop has read their frontiers. (Assigning and pausing in the callback would do too, if a pause right behind an assignment did not lose
+its offset: librdkafka #2190.) Whose a partition is does not hang on that answer, with either protocol: the client tells the coordinator of the
+group's assignment, and a rebalance waits for the answer to `on_revoke`. With group.protocol=consumer only that may be given back which was assigned.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -21,6 +27,7 @@ from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
+from deduplicator.partitions import Partitions
 from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
@@ -39,15 +46,16 @@ class PositionGone(Exception):
 
 
 class Intermediate:
-    """The consumer; `given` gets partitions and returns their offsets, `taken` gets those that are gone."""
+    """The consumer; what its group gives and takes is noted in `partitions`."""
 
-    def __init__(self, consumer: Consumer, incremental: bool,
-                 given: Callable[[list[Place]], Mapping[Place, int]], taken: Callable[[list[Place]], None]) -> None:
+    def __init__(self, consumer: Consumer, incremental: bool, partitions: Partitions) -> None:
         self.consumer = consumer
         self.incremental = incremental
-        self.given = given
-        self.taken = taken
+        """group.protocol=consumer: an assignment names what comes or goes, not everything."""
+        self.partitions = partitions
         self.topics: list[str] = []
+        self.fetched: set[Place] = set()
+        """What the client has been told to fetch."""
 
     def follow(self, topics: Iterable[str]) -> None:
         """Take part in sharing out these topics from now on; they have to be there."""
@@ -113,10 +121,18 @@ class Intermediate:
         """Whether the group has this worker, with partitions or as a spare."""
         return parse_member(self.consumer.consumer_group_metadata())[0] >= 0
 
-    def seek(self, offsets: Mapping[Place, int]) -> None:
-        """Go on reading there."""
-        for place, offset in offsets.items():
-            self.consumer.seek(TopicPartition(*place, offset))
+    def read(self, places: Collection[Place]) -> None:
+        """Fetch these assigned partitions from their next offset on, also those that were fetched before."""
+        offsets = {place: TopicPartition(*place, state.next_offset) for place, state in self.partitions.assigned.items()}
+        new = [place for place in places if place not in self.fetched]
+        for place in places:
+            if place in self.fetched:
+                self.consumer.seek(offsets[place])
+        if new and self.incremental:
+            self.consumer.incremental_assign([offsets[place] for place in new])
+        elif new:
+            self.consumer.assign(list(offsets.values()))
+        self.fetched.update(new)
 
     def waiting(self, place: Place, next_offset: int) -> int | None:
         """How many offsets follow, from what the last fetch said of the end; asks nobody. None when it said nothing yet."""
@@ -132,8 +148,13 @@ class Intermediate:
         places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
         log.info("%s are assigned", places)
         REBALANCES.labels("assigned").inc()
-        placed = [TopicPartition(*place, offset) for place, offset in self.given(places).items()]
-        (consumer.incremental_assign if self.incremental else consumer.assign)(placed)
+        if self.incremental:
+            consumer.incremental_assign([])
+        else:  # this is everything
+            consumer.assign([])
+            self.fetched.clear()
+            self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
+        self.partitions.on_assigned(places)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._gone("revoked", consumer, partitions)
@@ -145,12 +166,14 @@ class Intermediate:
         places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
         log.info("%s are %s", places, event)
         REBALANCES.labels(event).inc()
-        self.taken(places)
+        self.partitions.on_revoked(places)
         points.at("two: partitions gone")
         if self.incremental:
-            consumer.incremental_unassign(partitions)
+            consumer.incremental_unassign([TopicPartition(*place) for place in places if place in self.fetched])
+            self.fetched.difference_update(places)
         else:
             consumer.unassign()
+            self.fetched.clear()
 
 
 def parse_member(metadata: bytes) -> tuple[int, str]:

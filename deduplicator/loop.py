@@ -8,9 +8,11 @@
     6. commit    both become visible together                 crash before the answer: the successor reads which way it went
 
 The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
-gone on from: the same path as after an assignment. No transaction is open across a poll, so partitions are never given up
-with one. Steps 1 and 2 alternate until their time is over, nothing more is there, or the transaction is full: a batch is small, so that a processor's cache
-holds all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its partition.
+gone on from: the same path as after an assignment (`Loop.start`), which has a transaction of its own where a first frontier is
+to be committed. No transaction is open across a poll, nor begun inside of one, so partitions are never given up with one.
+Steps 1 and 2 alternate until their time is over, nothing more is there, or the transaction is full: a batch is small, so that
+a processor's cache holds all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its
+partition.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
+from deduplicator.partitions import Assigned, Partitions
 from deduplicator.sieve import Sifting
 from deduplicator.size import Size
-from deduplicator.start import Assigned, Starter
+from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import by_partition
 from deduplicator.work import Work
@@ -42,22 +45,24 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """The state of one worker: what it holds for each of its partitions of the intermediate topics; `routes` says by topic where they lead."""
+    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` says by topic where they lead."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], starter: Starter, destination: Destination, pulse: Pulse,
-                 sieve: Sifting | None = None) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: Starter,
+                 destination: Destination, pulse: Pulse, sieve: Sifting | None = None) -> None:
         self.routes = routes
+        self.partitions = partitions
+        self.intermediate = intermediate
         self.starter = starter
         self.destination = destination
         self.pulse = pulse
-        self.assigned: dict[Place, Assigned] = {}
+        self.starting = Start()
+        """Waiting partitions whose frontiers were read; first ones among them could not be committed yet."""
         self.work: dict[Place, Work] = {}
         """Of the round at hand, for assigned partitions only."""
         self.through_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
         self.failed = False
         """Whether the last transaction was not committed."""
-        self.intermediate: Intermediate
         self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
         self.sieve = sieve
@@ -65,7 +70,7 @@ class Loop:
         self.batch_max = FEW_RECORDS if sieve or functions else BATCH_RECORDS
 
     def round(self) -> None:
-        """Steps 1 to 6, or the way back after a failure."""
+        """Steps 1 to 6, or the way back after a failure; then partitions that wait are started."""
         self.pulse.beat()
         self.work = {}
         try:
@@ -73,6 +78,7 @@ class Loop:
                 points.at("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
+            self._forget()
             if self.work:
                 points.at("two: decided")
                 self.transact()
@@ -83,7 +89,10 @@ class Loop:
             if self.work:
                 self.size.failed(self._consumed())
             self.destination.settle()
-            self.intermediate.seek(self.given(list(self.assigned)))
+            self.partitions.read_again()
+        self._forget()
+        if self.partitions.waiting:
+            self.start()
 
     def decide(self, messages: Sequence[Consumed]) -> None:
         """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
@@ -92,7 +101,7 @@ class Loop:
         was not read, and the rule, which has to see every record of an epoch, may not go on in this one.
         """
         for place, batch in by_partition(messages).items():
-            state = self.assigned.get(place)
+            state = self.partitions.assigned.get(place)
             if state is not None:
                 work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
                 if not batch.follows(work.next_offset):
@@ -128,7 +137,7 @@ class Loop:
         TRANSACTION_SECONDS.observe(seconds)
         self.size.committed(self._consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
-        self.assigned.update(moved)
+        self.partitions.assigned.update(moved)
         for place, work in self.work.items():
             self._count(place, work, written[place])
 
@@ -136,32 +145,45 @@ class Loop:
         """Records of the round at hand."""
         return sum(work.consumed for work in self.work.values())
 
-    def given(self, places: list[Place]) -> Mapping[Place, int]:
-        """Partitions were assigned, or have to be read again: their frontiers, checked; first ones are committed here."""
-        self.taken(places)
-        start = self.starter.start(places)
-        points.at("two: frontier read")
-        self.destination.outputs.update(start.outputs)
-        while start.made:
+    def start(self) -> None:
+        """Partitions that wait: their frontiers, checked; first ones are committed here; then they are read from there.
+
+        When that commit fails they go on waiting, and the next round polls first: partitions that are gone by then are not tried again. What is to be
+        committed stays, since nobody else moves these frontiers: another reading would not know that they were just raised (`Starter.raise_again`).
+        """
+        while self.partitions.waiting:
+            if not self.starting.assigned:
+                self.starting = self.starter.start(self.partitions.waiting)
+                points.at("two: frontier read")
+                self.destination.outputs.update(self.starting.outputs)
             try:
-                self.destination.begin()
-                self._commit({place: start.assigned[place] for place in start.made}, self.intermediate.member())
-                points.at("two: first frontier made")
-                start.made = self.starter.raise_again(start) if start.raised else []
+                self._commit_first(self.starting)
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
-        self.assigned.update(start.assigned)
-        self.pulse.lag.keep(self.assigned)  # only now: partitions that are lost with their cluster go on to lag
-        for place, state in start.assigned.items():
-            FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
-        return {place: state.next_offset for place, state in start.assigned.items()}
+                self.failed = True
+                self.destination.settle()
+                return
+            begun, self.starting = self.starting.assigned, Start()
+            self.partitions.begin(begun)
+            self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost with their cluster go on to lag
+            for place, state in begun.items():
+                FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
+            self.intermediate.read(begun)
 
-    def taken(self, places: list[Place]) -> None:
-        """Partitions are gone: forget them."""
-        for place in places:
-            self.assigned.pop(place, None)
+    def _commit_first(self, start: Start) -> None:
+        while start.made:
+            member = self.intermediate.member()
+            self.destination.begin()
+            self._commit({place: start.assigned[place] for place in start.made}, member)
+            points.at("two: first frontier made")
+            start.made = self.starter.raise_again(start) if start.raised else []
+
+    def _forget(self) -> None:
+        """Partitions are gone: nothing of them may be written, and nothing of them is known any more."""
+        for place in self.partitions.take_gone():
             self.work.pop(place, None)
             self.through_ms.pop(place, None)
+            self.starting.forget(place)
             self.destination.outputs.pop(self._output(place), None)
 
     def _output(self, place: Place) -> Place:
@@ -171,7 +193,7 @@ class Loop:
     def _write(self, place: Place, work: Work) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
         records, source_offsets = work.records, work.source_offsets
-        state, output = self.assigned[place], self._output(place)
+        state, output = self.partitions.assigned[place], self._output(place)
         surplus = state.surplus
         if surplus is not None:
             covered = surplus.covers(records)
@@ -187,7 +209,7 @@ class Loop:
         return len(records)
 
     def _moved(self, place: Place, work: Work) -> Assigned:
-        state = self.assigned[place]
+        state = self.partitions.assigned[place]
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)

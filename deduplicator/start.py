@@ -33,24 +33,13 @@ from common.kafka_clients import admin
 from common.positions import Committed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
-from deduplicator.check import Surplus
 from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.keeper import InGroup, Keeper
 from deduplicator.limit import CallLimit
-from deduplicator.spread import Spread, spread
+from deduplicator.partitions import Assigned
+from deduplicator.spread import spread
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Assigned:
-    """What a worker holds for one intermediate partition while it owns it."""
-
-    next_offset: int
-    frontier: Frontier
-    surplus: Surplus | None = None
-    spread: Spread | None = None
-    """Where records go, unless the route is one to one."""
 
 
 @dataclass(slots=True)
@@ -65,6 +54,12 @@ class Start:
     """Of destination partitions; all else is of intermediate ones."""
     made: list[Place] = field(default_factory=list)
     raised: list[Place] = field(default_factory=list)
+
+    def forget(self, place: Place) -> None:
+        """It is another worker's now, or has to be read again."""
+        self.assigned.pop(place, None)
+        self.made = [other for other in self.made if other != place]
+        self.raised = [other for other in self.raised if other != place]
 
 
 class Starter:

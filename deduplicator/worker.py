@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-
-from confluent_kafka import TopicPartition
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from common import candidates, machine, permissions, points, positions, topics
 from common.kafka_clients import reader, stage_two_consumer
@@ -15,6 +14,7 @@ from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import destinations
+from deduplicator.destination import Destination
 from deduplicator.follow import Follower
 from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
@@ -22,6 +22,7 @@ from deduplicator.joined import Joined
 from deduplicator.keeper import InGroup
 from deduplicator.limit import CallLimit
 from deduplicator.loop import Loop
+from deduplicator.partitions import Partitions
 from deduplicator.provenance import sifting
 from deduplicator.start import Starter
 
@@ -58,38 +59,27 @@ class SharedOut:
             self.intermediate.join()
 
 
+@dataclass(slots=True)
 class Worker:
-    """The clients of one process, and what is done beside the rounds."""
+    """What one process is made of, and what is done beside the rounds; `build` makes it."""
 
-    def __init__(self, settings: Settings, number: int) -> None:
-        self.settings = settings
-        self.routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
-        """By intermediate topic; sources that appear later are added."""
-        self.pulse = Pulse("deduplicator", number)
-        in_group = InGroup(settings, self.pulse)
-        self.destination, keeper = destinations.made(settings, number, self.routes, in_group, self._repeat)
-        self.destination.settle()  # before the frontier is read: what a predecessor left open is ended now
-        points.at("two: initialised")
-        self.starter = Starter(settings, self.routes, in_group, keeper)
-        self.loop = Loop(settings, self.routes, self.starter, self.destination, self.pulse, sifting(settings, CallLimit(self.pulse.beat)))
-        self.intermediate = self.loop.intermediate = Intermediate(
-            stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", self.loop.given, self.loop.taken)
-        if self.routes:
-            self.intermediate.follow(self.routes)
-        self.follower = Follower(settings, self.routes.values())
-        self.shared_out = SharedOut(self.starter, self.intermediate)
-        self.joined = Joined(in_group.group, self.intermediate)
-        self.purge = Purge(in_group.admin)
-        self.places: list[Place] = []
-        """What is assigned, for the probe."""
-        asker = reader(settings.destination, settings)  # each thread has clients of its own
-        self.ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, self.places, ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
-        """Where the intermediate topics end."""
-        self.ends.start("ends", HOUSEKEEPING_S)
-
-    def _repeat(self, offsets: Sequence[TopicPartition]) -> None:
-        """For a destination that keeps the frontiers itself."""
-        self.intermediate.commit(offsets)
+    settings: Settings
+    routes: dict[str, Route]
+    """By intermediate topic; sources that appear later are added."""
+    pulse: Pulse
+    destination: Destination
+    starter: Starter
+    partitions: Partitions
+    intermediate: Intermediate
+    loop: Loop
+    follower: Follower
+    shared_out: SharedOut
+    joined: Joined
+    purge: Purge
+    ends: Probe[dict[Place, int]]
+    """Where the intermediate topics end."""
+    asked: set[Place] = field(default_factory=set)
+    """The partitions whose ends were asked for last."""
 
     def housekeeping(self) -> None:
         """What is done once a second, between two rounds."""
@@ -97,10 +87,10 @@ class Worker:
         if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
             self.shared_out.see()
             self.joined.see()
-        next_offsets = {place: state.next_offset for place, state in self.loop.assigned.items()}
+        next_offsets = {place: state.next_offset for place, state in self.partitions.assigned.items()}
         known = self.ends.answer
-        if next_offsets.keys() != set(self.places):
-            self.places = list(next_offsets)
+        if next_offsets.keys() != self.asked:
+            self.asked = set(next_offsets)
             self.ends.wake()
         if all(known.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
             self.loop.failed = False  # somebody has done it
@@ -111,17 +101,18 @@ class Worker:
             self._report(next_offsets, known)
             self.pulse.ready()
         self.purge.up_to(next_offsets)
-        self.destination.watch({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id for place, state in self.loop.assigned.items()})
+        self.destination.watch({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
+                                for place, state in self.partitions.assigned.items()})
 
     def _waits_for(self, known: Mapping[Place, int]) -> Reason | None:
         """What keeps this worker from its work."""
-        if not self.ends.has_answered or not known.keys() >= self.loop.assigned.keys():
+        if not self.ends.has_answered or not known.keys() >= self.partitions.assigned.keys():
             return "destination"
         if not self.destination.answers():
             return "database"
         if not self.intermediate.is_member:
             return "group"
-        return "retry" if self.loop.failed else None
+        return "retry" if self.loop.failed or self.partitions.waiting else None
 
     def _report(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
         """The lag; the client can know of a later end than the last answer."""
@@ -152,6 +143,27 @@ class Worker:
         self.intermediate.close()
 
 
+def build(settings: Settings, number: int) -> Worker:
+    """A worker, everything after what it depends on; it asks to be a member of the group last."""
+    routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
+    pulse = Pulse("deduplicator", number)
+    partitions = Partitions()
+    intermediate = Intermediate(stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", partitions)
+    in_group = InGroup(settings, pulse)
+    destination, keeper = destinations.made(settings, number, routes, in_group, intermediate.commit)
+    destination.settle()  # before the frontier is read: what a predecessor left open is ended now
+    points.at("two: initialised")
+    starter = Starter(settings, routes, in_group, keeper)
+    loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, sifting(settings, CallLimit(pulse.beat)))
+    if routes:
+        intermediate.follow(routes)
+    asker = reader(settings.destination, settings)  # each thread has clients of its own
+    ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
+    ends.start("ends", HOUSEKEEPING_S)
+    return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, Follower(settings, routes.values()),
+                  SharedOut(starter, intermediate), Joined(in_group.group, intermediate), Purge(in_group.admin), ends)
+
+
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
     points.at("two: started")
@@ -161,7 +173,7 @@ def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
 
 def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     permissions.check(settings, "run deduplicator")
-    worker = Worker(settings, number)
+    worker = build(settings, number)
     due = 0.0
     try:
         with without_collection() as collect:

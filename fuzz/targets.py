@@ -25,8 +25,8 @@ from common.routes import Place
 from common.settings import FILE_VARIABLE, Settings
 from common.settings_table import BY_NAME
 from deduplicator.loop import Loop
+from deduplicator.partitions import Assigned, Partitions
 from deduplicator.rule import decide
-from deduplicator.start import Assigned
 from deduplicator.work import Work
 from fuzz.messages import PARTITIONS, Message, messages
 
@@ -57,8 +57,10 @@ def records(data: bytes) -> None:
     """
     batch = list(messages(data))
     states = {Place("orders-proxy", partition): Assigned(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
-    loop = Loop(settings.load(GIVEN), {}, cast(Any, None), cast(Any, None), cast(Any, None))
-    loop.assigned, loop.zero_timestamp_ms = dict(states), 1
+    partitions = Partitions()
+    partitions.begin(states)
+    loop = Loop(settings.load(GIVEN), {}, partitions, *[cast(Any, None)] * 4)
+    loop.zero_timestamp_ms = 1
     good = all(_is_ours(message) for message in batch)
     middle = len(batch) // 2
     try:
@@ -67,13 +69,13 @@ def records(data: bytes) -> None:
     except ForeignRecord:
         assert not good, "a record of stage one is refused"
         _assert_found_at_leisure(batch)
-        assert loop.assigned == states
+        assert partitions.assigned == states
         return
     except SourceRecreated:
-        assert loop.assigned == states
+        assert partitions.assigned == states
         return
     assert good, "a record is taken that stage one did not write"
-    assert loop.assigned == states, "nothing moves before the commit"
+    assert partitions.assigned == states, "nothing moves before the commit"
     assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
     for place, work in loop.work.items():
         _assert_whole(work, [message for message in batch if message.of_partition == place.partition])

@@ -5,7 +5,8 @@ Phases of a worker, and the step that leads on:
     down ─restart─▶ joining ─rebalance─▶ given ─start─▶ idle ─consume (1, 2)─▶ decided ─begin (3)─▶ begun ─write (4)─▶ written
          ─offsets (5)─▶ sent ─end─▶ ending ─answered (6)─▶ idle
 
-A failure leads to `given` (the frontier is read again), a fenced producer to `down`. A worker that was thrown out of the group
+A failure leads to `given` (the frontier is read again), a fenced producer to `down`; when first frontiers could not be committed, to another attempt after
+a poll, in which the group may give the partitions to others. A worker that was thrown out of the group
 (`member` is false) goes on until it notices: its offsets are refused, or its poll says that its partitions are lost; `stale` is
 one that has read the frontier again and will be told so in its next poll.
 """
@@ -220,8 +221,9 @@ class StageTwo:
         if abort:
             world = broker.aborted(broker.set_to(world, one, broker.NONE), one)
         after = worker._replace(producers=turned(worker.producers, worker.turn, state))
-        if worker.first:
-            return put(world, number, after._replace(phase="decided") if worker.member else self.down)
+        if worker.first:  # tried again after a poll, which says first that the partitions are lost, if they are
+            lost = after._replace(phase="stale", work=self.nothing, first=False, again=False)
+            return put(world, number, after._replace(phase="decided") if worker.member else lost)
         wanted = tuple(partition for partition in self.partitions if worker.held[partition])
         if self.shell.rewound:
             return put(world, number, after._replace(phase="given", wanted=wanted, held=self.nothing, work=self.nothing))

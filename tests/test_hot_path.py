@@ -24,8 +24,8 @@ from common.settings import load
 from deduplicator.destination import KafkaDestination, Output
 from deduplicator.intermediate import BATCH_RECORDS
 from deduplicator.loop import Loop
+from deduplicator.partitions import Assigned, Partitions
 from deduplicator.rule import decide
-from deduplicator.start import Assigned
 from deduplicator.unwrap import by_partition
 
 INSTRUCTIONS_MAX = 225
@@ -127,14 +127,15 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
 
     def prepared(records: int) -> Callable[[], None]:
         destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
-        loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, cast(Any, None), destination, Pulse("deduplicator"))
-        loop.intermediate = cast(Any, Recorded(batch(records, own)))
-        loop.assigned = {HERE: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))}
+        partitions = Partitions()
+        partitions.begin({HERE: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
+        loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, partitions, cast(Any, Recorded(batch(records, own))), cast(Any, None), destination,
+                    Pulse("deduplicator"))
         destination.outputs = {THERE: Output(-1, 0)}
 
         def run() -> None:
             loop.round()
-            assert loop.assigned[HERE].next_offset == records
+            assert partitions.assigned[HERE].next_offset == records
             assert destination.outputs[THERE].sent == (0 if frontier > 0 else records)
         return run
     return prepared

@@ -15,6 +15,7 @@ from common.pulse import Pulse
 from common.routes import Place
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
 from deduplicator.limit import CallLimit
+from deduplicator.partitions import Partitions
 from deduplicator.sieve import Sieve
 from deduplicator.transaction import STEP_S, TransactionalProducer, TransactionFailed
 
@@ -134,7 +135,7 @@ def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.Monk
     """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one, however slow it is."""
     clock, consumer = Slow(), Endless()
     monkeypatch.setattr("common.machine.monotonic", clock)
-    seam = Intermediate(cast(Any, consumer), False, lambda _: {}, lambda _: None)
+    seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
     for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
         records = 0
         for batch in seam.batches(20_000, 5.0, FEW_RECORDS):

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer
 
 from common.errors import StageFailed
 from deduplicator.intermediate import Intermediate, parse_member
+from deduplicator.partitions import Partitions
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "group", "log_level": 0}
 
@@ -32,7 +33,7 @@ def test_the_loop_refuses_to_commit_without_a_membership() -> None:
     """A broker takes offsets without generation unchecked, so the worker must not send any: StageFailed."""
     consumer = Consumer(NOWHERE)
     try:
-        seam = Intermediate(consumer, incremental=False, given=lambda _: {}, taken=lambda _: None)
+        seam = Intermediate(consumer, incremental=False, partitions=Partitions())
         assert not seam.is_member
         with pytest.raises(StageFailed, match="generation -1"):
             seam.member()
@@ -71,7 +72,7 @@ class Named:
 @pytest.mark.parametrize(("generation", "member", "fenced"), [(4, b"rdkafka-1", True), (0, b"rdkafka-1", True), (-1, b"rdkafka-1", False), (4, b"", False)])
 def test_only_a_full_membership_is_sent(generation: int, member: bytes, fenced: bool) -> None:
     """Both halves are needed: a generation and an id."""
-    seam = Intermediate(Named(metadata(generation, member)), False, lambda _: {}, lambda _: None)  # type: ignore[arg-type]
+    seam = Intermediate(Named(metadata(generation, member)), incremental=False, partitions=Partitions())  # type: ignore[arg-type]
     if fenced:
         assert seam.member() == metadata(generation, member)
     else:
