@@ -42,7 +42,6 @@ from simulator.kafka.client import Client
 from simulator.kafka.cluster import Topic
 from simulator.kafka.config import BROKER, DEFAULTS, configured
 from simulator.kafka.future import Future
-from simulator.kafka.groups import Group
 from simulator.kafka.listed import Listed, listed
 from simulator.kafka.refused import NoAnswer, Refused, failure, place
 
@@ -172,15 +171,31 @@ class AdminClient(Client):
 
     def delete_records(self, topic_partition_offsets: Sequence[TopicPartition], **more: Any) -> dict[TopicPartition, Future]:
         """What is below these offsets."""
-        return self._each("DeleteRecords", {one: lambda one=one: DeletedRecords(self.cluster.delete_records(one.topic, one.partition, one.offset))
-                                            for one in topic_partition_offsets}, more)
+        def any_known() -> bool:
+            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
+
+        def delete(one: TopicPartition) -> DeletedRecords:
+            self._check_leader(one.topic, one.partition, any_known)
+            return DeletedRecords(self.cluster.delete_records(one.topic, one.partition, one.offset))
+        return self._each("DeleteRecords", {one: lambda one=one: delete(one) for one in topic_partition_offsets}, more)
+
+    def _check_leader(self, topic: str, partition: int, any_known: Callable[[], bool]) -> None:
+        """The client looks for the partitions' leaders first."""
+        if self.cluster.log_of(topic, partition) is None:
+            raise Refused(KafkaError._NOENT if not any_known() else KafkaError._UNKNOWN_PARTITION)
 
     def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                      **more: Any) -> dict[TopicPartition, Future]:
         """Of each partition, by its own question."""
         committed = isolation_level == IsolationLevel.READ_COMMITTED
+        if not topic_partition_offsets:
+            return {}
+
+        def any_known() -> bool:
+            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
 
         def result(topic: str, partition: int, spec: int) -> ListOffsetsResultInfo:
+            self._check_leader(topic, partition, any_known)
             answer: Listed = listed(self.cluster, topic, partition, spec, committed)
             if answer.code:
                 raise Refused(answer.code)
@@ -207,7 +222,7 @@ class AdminClient(Client):
         """By group."""
         def fetched(asked: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             keys = None if asked.topic_partitions is None else [(one.topic, one.partition) for one in asked.topic_partitions]
-            group = self.cluster.groups.get(asked.group_id) or Group(self.cluster, asked.group_id)
+            group = self.cluster.seen_group(asked.group_id)
             return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
                                                                  for key, (offset, metadata, code) in group.fetch(keys, require_stable).items()])
         return self._each("OffsetFetch", {asked.group_id: lambda asked=asked: fetched(asked) for asked in request}, more)

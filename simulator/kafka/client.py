@@ -32,6 +32,7 @@ class Client:
         self.told: deque[Callable[[], object]] = deque()
         """Calls of the application's functions that wait for its next poll."""
         self.backoff_s = 0.1
+        self.defect: Exception | None = None
 
     def _nobody(self, address: str) -> Cluster:
         """Where no broker listens."""
@@ -64,8 +65,26 @@ class Client:
             code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_away else KafkaError._TRANSPORT
             self.told.append(lambda: on_error(error_of(code)))
 
+    def start(self, work: Callable[[], object], name: str) -> None:
+        """A task of the client's own, beside the application's; a defect in it is raised by the application's next call."""
+        process = self.schedule.process
+        assert process is not None
+
+        def live() -> None:
+            try:
+                work()
+            except Exception as failed:
+                self.defect = failed
+            task = self.schedule.task
+            if task is not None:
+                task.process.tasks.remove(task)
+                self.schedule.all_tasks.remove(task)
+        self.schedule.start(process, live, name)
+
     def tell(self) -> int:
         """Call the application's functions that wait; how many."""
+        if self.defect is not None:
+            raise self.defect
         count = 0
         while self.told:
             self.told.popleft()()

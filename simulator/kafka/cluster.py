@@ -81,6 +81,10 @@ class Cluster:
             found = self.groups[name] = Group(self, name)
         return found
 
+    def seen_group(self, name: str) -> Group:
+        """One that may not be there: then it is not made."""
+        return self.groups.get(name) or Group(self, name)
+
     def produce(self, topic: str, partition: int, records: list[New], writer: Writer, transactional_id: str | None = None) -> tuple[int, int]:
         """Produce: the first offset, and the broker's timestamp or -1."""
         log = self.log(topic, partition)

@@ -93,9 +93,7 @@ class Consumer(Fetcher):
         if self.membership is None:
             kind = SharedMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
             self.membership = kind(self, list(topics))
-            process = self.schedule.process
-            assert process is not None
-            self.schedule.start(process, self.membership.live, f"{self.client_id} of {self.group_id}")
+            self.start(self.membership.live, f"{self.client_id} of {self.group_id}")
         else:
             self.membership.subscribe(list(topics))
 
@@ -143,7 +141,7 @@ class Consumer(Fetcher):
         """Go on there."""
         key = partition.topic, partition.partition
         if key not in self.slots:
-            raise failure(KafkaError._STATE, "Failed to seek to offset: Local: Erroneous state")
+            raise failure(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
         self.move(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -160,7 +158,7 @@ class Consumer(Fetcher):
         keys = [(given.topic, given.partition) for given in partitions]
         while True:
             try:
-                found = self.ask("OffsetFetch", lambda: self.cluster.group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
+                found = self.ask("OffsetFetch", lambda: self.cluster.seen_group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
             except (NoAnswer, ConnectionLost):
                 raise failure(KafkaError._TIMED_OUT) from None
             if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in found.values()):
@@ -180,6 +178,8 @@ class Consumer(Fetcher):
         given = offsets if offsets is not None else [TopicPartition(*key, slot.position) for key, slot in self.slots.items() if slot.position >= 0]
         if not given:
             raise failure(KafkaError._NO_OFFSET)
+        if self.membership and self.membership.is_fatal:
+            raise failure(KafkaError._FATAL)
         generation, member_id, instance_id = self.member()
         wanted = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in given}
 

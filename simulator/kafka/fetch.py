@@ -106,8 +106,11 @@ class Fetcher(Client):
             if slot.is_paused:
                 held.append((slot, message))
                 continue
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 slot.position = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                slot.position = message.offset()
             found.append(message)
         self.buffer.extendleft(reversed(held))
         return found
@@ -182,6 +185,7 @@ class Fetcher(Client):
     def _receive(self, slot: Slot, answer: Fetched) -> None:
         if answer.code:
             slot.is_failed = True
+            slot.begin = slot.end = -1
             self.buffer.append((slot, error_message(slot, answer.next, answer.code, answer.reason)))
             return
         slot.next, slot.begin, slot.end, slot.seen_epoch = answer.next, answer.begin, answer.end, answer.leader_epoch

@@ -82,8 +82,8 @@ class Log:
         self.end = 0
         """The high watermark: the next offset."""
         self.leader_epoch = 0
-        self.epochs: list[tuple[int, int]] = []
-        """Each leader epoch that has records, and the first offset of it."""
+        self.epochs: list[tuple[int, int]] = [(0, 0)]
+        """Each leader epoch, and the offset where it began."""
         self.producers: dict[int, ProducerState] = {}
         self.opened: dict[int, int] = {}
         """By producer id, the first offset of its open transaction."""
@@ -182,8 +182,6 @@ class Log:
             self.producers[pid] = ProducerState(epoch, -1)
 
     def _grow(self, end: int) -> None:
-        if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
-            self.epochs.append((self.leader_epoch, self.end))
         self.end = end
         self.wake()
 
@@ -213,6 +211,8 @@ class Log:
         del self.records[self.index(self.end):]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
         self.leader_epoch += not same_epoch
+        if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
+            self.epochs.append((self.leader_epoch, self.end))
         self.rebuild()
         self.wake()
 
@@ -233,5 +233,5 @@ class Log:
         return next((begin for later, begin in self.epochs if later > epoch), self.end)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at this offset; -1 when it is not there."""
-        return max((epoch for epoch, begin in self.epochs if begin <= offset), default=-1) if offset < self.end else -1
+        """The leader epoch at this offset."""
+        return max((epoch for epoch, begin in self.epochs if begin <= offset), default=-1)

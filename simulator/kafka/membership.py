@@ -107,7 +107,7 @@ class Membership:
 
     def fail(self, code: int, reason: str) -> None:
         """An error that the next poll returns."""
-        self.consumer.notes.append(Message(None, None, None, None, reason.encode(), None, error_of(code, reason)))
+        self.consumer.notes.append(Message(value=reason.encode(), error=error_of(code, reason)))
         self.consumer.wake.notify()
 
     def lose(self) -> None:
@@ -162,7 +162,7 @@ class ClassicMembership(Membership):
             self._refused(refused)
             return False
         self.member_id = member.id
-        while not self.is_over and member.version < 0 or member.is_joined and self._group_prepares(member):
+        while member.version < 0 or self._group_prepares(member):
             self.schedule.wait(member.signal, 1.0)
             if self.is_over:
                 return False

@@ -133,7 +133,12 @@ class Producer(Sender):
     def _fail(self, code: int, text: str) -> None:
         if self.state != "FatalError":
             self.state, self.error = "FatalError", (code, text)
+            self.told.appendleft(self._raise_fatal)
             self.drop_queue()
+
+    def _raise_fatal(self) -> None:
+        """Out of the application's next poll or flush."""
+        raise failure(*self.error, fatal=True)
 
     # ---- transactions
 
@@ -315,4 +320,4 @@ def parsed(metadata: bytes) -> tuple[str, tuple[int, str, str | None]]:
     """The group, and generation, member id and instance id, in serialised group metadata."""
     generation = int.from_bytes(metadata[7:11], sys.byteorder, signed=True)
     group, member_id, rest = metadata[11:].split(b"\0", 2)
-    return group.decode(), (generation, member_id.decode(), rest[:-1].decode() if rest[:1] != b"\x01" else None)
+    return group.decode(), (generation, member_id.decode(), rest[1:-1].decode() if rest[:1] != b"\x01" else None)

@@ -42,7 +42,8 @@ def error_of(code: int, reason: str = "", fatal: bool = False, retriable: bool =
 
 def place(topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0) -> TopicPartition:
     """An answer about a partition, with an error where there is one."""
-    answer = (Answer if code else TopicPartition)(topic, partition, offset, metadata)
+    kind = Answer if code else TopicPartition
+    answer = kind(topic, partition, offset) if metadata is None else kind(topic, partition, offset, metadata)
     if code:
         answer.error = error_of(code)
     return answer

@@ -75,9 +75,7 @@ class Sender(Client):
         self.queue.append(Queued(place, record, report, self.schedule.now + self.message_timeout_s))
         if not self.is_sending:
             self.is_sending = True
-            process = self.schedule.process
-            assert process is not None
-            self.schedule.start(process, self._work, f"sender of {self.client_id}")
+            self.start(self._work, f"sender of {self.client_id}")
 
     def may_send(self) -> bool:
         """Whether what is queued may go now."""
@@ -119,14 +117,7 @@ class Sender(Client):
                     self._deliver(batch)
         finally:
             self.is_sending = False
-            self._forget_task()
             self.progress.notify()
-
-    def _forget_task(self) -> None:
-        task = self.schedule.task
-        if task is not None:
-            task.process.tasks.remove(task)
-            self.schedule.all_tasks.remove(task)
 
     def _batches(self) -> list[list[Queued]]:
         """All that is queued, by partition, no batch over its size."""
@@ -205,7 +196,7 @@ class Sender(Client):
                 self.known[topic] = count, self.schedule.now
                 return 0 if partition < count else int(KafkaError._UNKNOWN_PARTITION)
             if self.schedule.now >= until:
-                return int(KafkaError._UNKNOWN_TOPIC)
+                return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
             self.schedule.sleep(min(0.25, until - self.schedule.now))
 
     def _report(self, batch: list[Queued], code: int, offset: int = NOT_SENT, appended_ms: int = -1) -> None:
