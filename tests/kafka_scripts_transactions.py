@@ -34,8 +34,9 @@ def transactions(world: World) -> None:
         world.attempt("an open one", lambda isolation=isolation: world.offsets(OffsetSpec.latest(), 1, isolation))
         world.attempt("an open one, by time", lambda isolation=isolation: world.offsets(OffsetSpec.for_timestamp(T0), 1, isolation))
     world.note("before it", world.read([0]))
-    world.note("at its end", world.read([7]))
     reader = world.reader()
+    reader.assign([TopicPartition(world.name, 0, 7)])
+    world.note("beyond the last stable offset", reader.consume(1, 1.0))
     for offset in (-1, -2, T0, T0 * 2):
         world.attempt("for times", lambda offset=offset: reader.offsets_for_times([TopicPartition(world.name, 0, offset)], SHORT_S))
     world.attempt("watermarks", lambda: reader.get_watermark_offsets(TopicPartition(world.name, 0), SHORT_S))

@@ -182,7 +182,9 @@ class AdminClient(Client):
     def _check_leader(self, topic: str, partition: int, any_known: Callable[[], bool]) -> None:
         """The client looks for the partitions' leaders first."""
         if self.cluster.log_of(topic, partition) is None:
-            raise Refused(KafkaError._NOENT if not any_known() else KafkaError._UNKNOWN_PARTITION)
+            if not any_known():
+                raise Refused(KafkaError._NOENT)
+            raise Refused(KafkaError._UNKNOWN_PARTITION if topic in self.cluster.topics else KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                      **more: Any) -> dict[TopicPartition, Future]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from greenlet import GreenletExit
 
 from simulator.kafka.cluster import Cluster
 from simulator.kafka.network import Network
@@ -68,7 +69,8 @@ class Client:
     def start(self, work: Callable[[], object], name: str) -> None:
         """A task of the client's own, beside the application's; a defect in it is raised by the application's next call."""
         process = self.schedule.process
-        assert process is not None
+        if process is None:
+            raise GreenletExit  # the schedule is closed
 
         def live() -> None:
             try:

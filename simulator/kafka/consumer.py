@@ -249,7 +249,7 @@ class Consumer(Fetcher):
 
     def _leave(self) -> None:
         if self.membership:
-            if self.membership.owned and self.callbacks:
+            if self.membership.owned and self.callbacks and not self.membership.is_fatal:
                 self._rebalance("revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)])
             self.membership.leave()
             self.membership = None

@@ -106,22 +106,28 @@ class Log:
             return guess
         return bisect_left(records, offset, key=_offset)
 
-    def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int]:
-        """Up to so many visible records from there on, and the offset after what was looked at; Refused when the offset is out of range."""
+    def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int, int]:
+        """Up to so many visible records from there on, the offset after what was looked at, and that after the last marker, or -1.
+
+        Refused when the offset is out of range.
+        """
         if not self.begin <= offset <= self.end:
             raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
         end = self.stable if committed else self.end
         found: list[Record] = []
+        marker = -1
         records, aborted = self.records, self.aborted
         at = self.index(offset)
         while at < len(records) and records[at].offset < end:
             record = records[at]
             if len(found) == count:
-                return found, record.offset
-            if record.kind == DATA and not (committed and record.offset in aborted):
+                return found, record.offset, marker
+            if record.kind != DATA:
+                marker = record.offset + 1
+            elif not (committed and record.offset in aborted):
                 found.append(record)
             at += 1
-        return found, max(offset, end)
+        return found, max(offset, end), marker
 
     def append(self, new: Iterable[New], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
         """Append a batch and return the offset of its first record; with a `timestamp_ms`, it is the broker's. Refused for a producer that may not."""

@@ -227,7 +227,6 @@ class ClassicMembership(Membership):
             self.is_fatal = True
             self.fail(KafkaError._FATAL, "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: Fatal consumer error: "
                       "Broker: Static consumer fenced by other consumer with same group.instance.id")
-            self.lose()
         else:
             if code == KafkaError.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
@@ -256,6 +255,7 @@ class SharedMembership(Membership):
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
         self.instance_id = None
+        self.has_let_go = False
 
     def live(self) -> None:
         """One heartbeat after the other."""
@@ -281,8 +281,10 @@ class SharedMembership(Membership):
         """Whether something was let go of or taken: then the broker is told at once."""
         if self.owned - given:
             self.note("revoke", self.owned - given)
-        elif given - self.owned:
+            self.has_let_go = True
+        elif given - self.owned or self.has_let_go:  # what is left is said again
             self.note("assign", given - self.owned)
+            self.has_let_go = False
         else:
             return False
         self.wait_for_application()
