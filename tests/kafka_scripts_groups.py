@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from deduplicator.intermediate import METADATA_MAGIC, parse_member
-from tests.kafka_scripts import SHORT_S, World
+from tests.kafka_scripts import LONG_S, World
 
 
 class Followed:
@@ -67,7 +67,7 @@ def settle(world: World, members: list[Followed], condition: Callable[[], bool],
         for member in members:
             member.poll()
         return condition()
-    world.until(is_settled, what, 30.0)
+    world.until(is_settled, what)
 
 
 def filled(world: World) -> None:
@@ -76,7 +76,7 @@ def filled(world: World) -> None:
     producer = world.producer()
     for partition in range(2):
         world.write(producer, "x", partition)
-    producer.flush(SHORT_S)
+    producer.flush(LONG_S)
 
 
 def described(world: World) -> Any:
@@ -104,11 +104,11 @@ def share(world: World, incremental: bool, **options: Any) -> None:
     world.note("second's end", second.events[-1][0])
     settle(world, [first], lambda: len(first.assigned) == 2, "one has both again")
     world.note("kinds of events", [event for event, _ in first.events[before:]])
-    world.attempt("delete", lambda: world.admin.delete_consumer_groups([world.name])[world.name].result())
-    world.attempt("commit", lambda: first.consumer.commit(offsets=[TopicPartition(world.name, 0, 1, "m")], asynchronous=False))
+    world.attempt("delete", world.admin.delete_consumer_groups([world.name])[world.name].result)
+    world.attempt("commit", first.consumer.commit, offsets=[TopicPartition(world.name, 0, 1, "m")], asynchronous=False)
     first.consumer.close()
     world.note("described", described(world))
-    world.attempt("closed", lambda: first.consumer.consume(1, 0.1))
+    world.attempt("closed", first.consumer.consume, 1, 0.1)
 
 
 def classic(world: World) -> None:
@@ -142,19 +142,19 @@ def static_member(world: World) -> None:
     for _ in range(10):
         old.poll()
     world.note("old", [old.errors, old.events])
-    world.attempt("old commit", lambda: old.consumer.commit(offsets=[TopicPartition(world.name, 0, 1)], asynchronous=False))
+    world.attempt("old commit", old.consumer.commit, offsets=[TopicPartition(world.name, 0, 1)], asynchronous=False)
     producer = world.transactional()
-    producer.init_transactions(SHORT_S)
+    producer.init_transactions(LONG_S)
     producer.begin_transaction()
-    world.attempt("old offsets", lambda: producer.send_offsets_to_transaction([TopicPartition(world.name, 0, 1)], zombie, SHORT_S))
-    world.attempt("old offsets: commit", lambda: producer.commit_transaction(SHORT_S))
-    world.attempt("old offsets: abort", lambda: producer.abort_transaction(SHORT_S))
+    world.attempt("old offsets", producer.send_offsets_to_transaction, [TopicPartition(world.name, 0, 1)], zombie, LONG_S)
+    world.attempt("old offsets: commit", producer.commit_transaction, LONG_S)
+    world.attempt("old offsets: abort", producer.abort_transaction, LONG_S)
     producer.begin_transaction()
-    world.attempt("new offsets", lambda: producer.send_offsets_to_transaction([TopicPartition(world.name, 0, 1, "m")], new.consumer.consumer_group_metadata(), SHORT_S))
-    world.attempt("new offsets: commit", lambda: producer.commit_transaction(SHORT_S))
-    world.attempt("new commit", lambda: new.consumer.commit(offsets=[TopicPartition(world.name, 1, 1)], asynchronous=False))
+    world.attempt("new offsets", producer.send_offsets_to_transaction, [TopicPartition(world.name, 0, 1, "m")], new.consumer.consumer_group_metadata(), LONG_S)
+    world.attempt("new offsets: commit", producer.commit_transaction, LONG_S)
+    world.attempt("new commit", new.consumer.commit, offsets=[TopicPartition(world.name, 1, 1)], asynchronous=False)
     asked = TopicPartition(world.name, 0)
-    world.note("committed", new.consumer.committed([asked], SHORT_S))
+    world.note("committed", new.consumer.committed([asked], LONG_S))
     world.note("described", described(world))
     old.consumer.close()
     world.note("old's end", old.events)
@@ -174,7 +174,7 @@ def strangers(world: World) -> None:
     settle(world, [member], lambda: len(member.assigned) == 2, "it has both")
     generation, member_id = member.member()
     producer = world.transactional()
-    producer.init_transactions(SHORT_S)
+    producer.init_transactions(LONG_S)
 
     def metadata(generation: int, member_id: str) -> bytes:
         return METADATA_MAGIC + generation.to_bytes(4, sys.byteorder, signed=True) + f"{world.name}\0{member_id}\0".encode() + b"\x01"
@@ -182,12 +182,12 @@ def strangers(world: World) -> None:
                        ("no generation", (-1, member_id)), ("nobody", (-1, "")), ("right", (generation, member_id))):
         producer.begin_transaction()
         offset = TopicPartition(world.name, 0, 1, what)
-        world.attempt(what, lambda said=said, offset=offset: producer.send_offsets_to_transaction([offset], metadata(*said), SHORT_S))
-        world.attempt(f"{what}: commit", lambda: producer.commit_transaction(SHORT_S))
-        world.attempt(f"{what}: abort", lambda: producer.abort_transaction(SHORT_S))
-        world.attempt(f"{what}: committed", lambda: member.consumer.committed([TopicPartition(world.name, 0)], SHORT_S))
+        world.attempt(what, lambda said=said, offset=offset: producer.send_offsets_to_transaction([offset], metadata(*said), LONG_S))
+        world.attempt(f"{what}: commit", producer.commit_transaction, LONG_S)
+        world.attempt(f"{what}: abort", producer.abort_transaction, LONG_S)
+        world.attempt(f"{what}: committed", member.consumer.committed, [TopicPartition(world.name, 0)], LONG_S)
     other = world.reader()
-    world.attempt("a stranger's commit", lambda: other.commit(offsets=[TopicPartition(world.name, 0, 2)], asynchronous=False))
+    world.attempt("a stranger's commit", other.commit, offsets=[TopicPartition(world.name, 0, 2)], asynchronous=False)
     other.close()
     member.consumer.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from tests.kafka_scripts import SHORT_S, World
+from tests.kafka_scripts import LONG_S, World
 
 
 def deleted_records(world: World) -> None:
@@ -15,7 +15,7 @@ def deleted_records(world: World) -> None:
     world.create(2)
     producer = world.producer()
     world.write(producer, "abcdef")
-    producer.flush(SHORT_S)
+    producer.flush(LONG_S)
     for partition, before in ((0, 4), (0, 2), (0, 9), (1, 0), (7, 1)):
         place = TopicPartition(world.name, partition, before)
         world.attempt(f"delete {partition} {before}", lambda place=place: world.admin.delete_records([place])[place].result().low_watermark)
@@ -36,31 +36,31 @@ def positions(world: World) -> None:
     producer = world.producer()
     for partition in range(2):
         world.write(producer, "abc", partition)
-    producer.flush(SHORT_S)
+    producer.flush(LONG_S)
     reader = world.reader(enable_partition_eof=False)
     first, second = (TopicPartition(world.name, partition, 0) for partition in range(2))
-    world.attempt("seek without", lambda: reader.seek(first))
+    world.attempt("seek without", reader.seek, first)
     world.note("nothing", reader.poll(0.1))
     reader.assign([first])
     world.note("position", reader.position([first, second]))
-    world.note("first", [message.value() for message in reader.consume(3, SHORT_S)])
+    world.note("first", [message.value() for message in reader.consume(3, LONG_S)])
     world.note("position", reader.position([first, second]))
-    world.attempt("seek", lambda: reader.seek(TopicPartition(world.name, 0, 1)))
-    world.note("again", [message.value() for message in reader.consume(2, SHORT_S)])
+    world.attempt("seek", reader.seek, TopicPartition(world.name, 0, 1))
+    world.note("again", [message.value() for message in reader.consume(2, LONG_S)])
     reader.pause([first])
     reader.seek(TopicPartition(world.name, 0, 0))
     world.note("paused", reader.poll(0.5))
     reader.resume([first])
-    world.note("resumed", [message.value() for message in reader.consume(3, SHORT_S)])
+    world.note("resumed", [message.value() for message in reader.consume(3, LONG_S)])
     reader.incremental_assign([second])
-    world.note("more", [(message.partition(), message.value()) for message in reader.consume(3, SHORT_S)])
+    world.note("more", [(message.partition(), message.value()) for message in reader.consume(3, LONG_S)])
     world.note("assignment", sorted(place.partition for place in reader.assignment()))
     reader.incremental_unassign([first])
     world.note("assignment", sorted(place.partition for place in reader.assignment()))
     reader.unassign()
     world.note("position", reader.position([first]))
     reader.close()
-    world.attempt("closed", lambda: reader.poll(0.1))
+    world.attempt("closed", reader.poll, 0.1)
 
 
 def topics(world: World) -> None:
@@ -71,29 +71,32 @@ def topics(world: World) -> None:
     world.note("described", [found.name, found.is_internal, [partition.id for partition in found.partitions],
                              sorted(operation.name for operation in found.authorized_operations)])
     world.attempt("none", lambda: described[none].result().name)
-    world.attempt("list none", lambda: [world.admin.list_topics(none, SHORT_S).topics[none].error, len(world.admin.list_topics(none, SHORT_S).brokers)])
+    world.attempt("list none", lambda: [world.admin.list_topics(none, LONG_S).topics[none].error, len(world.admin.list_topics(none, LONG_S).brokers)])
     for what, new in (("existing", NewTopic(name, 1, 1)), ("factor", NewTopic(none, 1, 3)), ("config", NewTopic(none, 1, 1, config={"no.such": "1"}))):
-        world.attempt(f"create {what}", lambda new=new: world.admin.create_topics([new])[new.topic].result())
-        world.attempt(f"may create {what}", lambda new=new: world.admin.create_topics([new], validate_only=True)[new.topic].result())
+        world.attempt(f"create {what}", world.admin.create_topics([new])[new.topic].result)
+        world.attempt(f"may create {what}", world.admin.create_topics([new], validate_only=True)[new.topic].result)
     for what, number in ((name, 2), (name, 1), (none, 3)):
-        world.attempt(f"extend {number}", lambda what=what, number=number: world.admin.create_partitions([NewPartitions(what, number)])[what].result())
-    world.attempt("offsets of none", lambda: world.offsets(OffsetSpec.latest(), 1, name=none))
-    world.attempt("offsets of a partition too many", lambda: world.offsets(OffsetSpec.latest(), 3))
+        world.attempt(f"extend {number}", world.admin.create_partitions([NewPartitions(what, number)])[what].result)
+    world.attempt("offsets of none", world.offsets, OffsetSpec.latest(), 1, name=none)
+    world.attempt("offsets of a partition too many", world.offsets, OffsetSpec.latest(), 3)
     world.attempt("offsets of one of two topics", lambda: [answer.exception() and answer.exception().args[0] for answer in world.admin.list_offsets(
         {TopicPartition(name, 0): OffsetSpec.latest(), TopicPartition(none, 0): OffsetSpec.latest()}).values()])
-    world.attempt("delete none", lambda: world.admin.delete_topics([none])[none].result())
+    world.attempt("delete none", world.admin.delete_topics([none])[none].result)
     resource, of_none = (ConfigResource(ResourceType.TOPIC, one) for one in (name, none))
-    world.attempt("config of none", lambda: world.admin.describe_configs([of_none])[of_none].result())
+    world.attempt("config of none", world.admin.describe_configs([of_none])[of_none].result)
     changed = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[ConfigEntry("max.message.bytes", "5000",
                              incremental_operation=AlterConfigOpType.SET)])
-    world.attempt("alter", lambda: world.admin.incremental_alter_configs([changed])[changed].result())
-    entries = world.until(lambda: (lambda found: found if found["max.message.bytes"].value == "5000" else None)(
-        world.admin.describe_configs([resource])[resource].result()), "it is altered")
+    world.attempt("alter", world.admin.incremental_alter_configs([changed])[changed].result)
+
+    def altered() -> Any:
+        found = world.admin.describe_configs([resource])[resource].result()
+        return found if found["max.message.bytes"].value == "5000" else None
+    entries = world.until(altered, "it is altered")
     world.note("config", {key: (entry.value, getattr(entry.source, "value", entry.source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
                           for key, entry in sorted(entries.items())})
     before = str(found.topic_id)
     world.admin.delete_topics([name])[name].result()
-    world.until(lambda: name not in world.admin.list_topics(timeout=SHORT_S).topics, "it is gone")
+    world.until(lambda: name not in world.admin.list_topics(timeout=LONG_S).topics, "it is gone")
     world.create(1)
     now = str(world.admin.describe_topics(TopicCollection([name]))[name].result().topic_id)
     world.note("another id", [now != before, len(now)])
@@ -108,43 +111,43 @@ def commits(world: World) -> None:
 
     def listed(stable: bool, name: str = group, places: Any = (first,)) -> Any:
         asked = ConsumerGroupTopicPartitions(name, list(places) if places is not None else None)
-        return world.admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=SHORT_S)[name].result().topic_partitions
+        return world.admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=LONG_S)[name].result().topic_partitions
 
     def alter(offset: int, metadata: str, partition: int = 0) -> Any:
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(world.name, partition, offset, metadata)])
-        return world.admin.alter_consumer_group_offsets([asked], request_timeout=SHORT_S)[group].result().topic_partitions
+        return world.admin.alter_consumer_group_offsets([asked], request_timeout=LONG_S)[group].result().topic_partitions
     world.until(lambda: world.admin.describe_consumer_groups([group])[group].exception() is None, "there is a coordinator")
     state = world.admin.describe_consumer_groups([group])[group].result()
     world.note("described", [state.state.name, state.members])
-    world.attempt("none", lambda: reader.committed([first], SHORT_S))
-    world.attempt("listed none", lambda: listed(True))
-    world.attempt("alter", lambda: alter(3, "three"))
-    world.attempt("alter no partition", lambda: alter(3, "three", 9))
-    world.attempt("too much", lambda: alter(3, "x" * 5000))
-    world.attempt("committed", lambda: reader.committed([first, TopicPartition(world.name, 1), TopicPartition(world.name, 9)], SHORT_S))
+    world.attempt("none", reader.committed, [first], LONG_S)
+    world.attempt("listed none", listed, True)
+    world.attempt("alter", alter, 3, "three")
+    world.attempt("alter no partition", alter, 3, "three", 9)
+    world.attempt("too much", alter, 3, "x" * 5000)
+    world.attempt("committed", reader.committed, [first, TopicPartition(world.name, 1), TopicPartition(world.name, 9)], LONG_S)
     for stable in (True, False):
-        world.attempt("listed", lambda stable=stable: listed(stable))
-        world.attempt("listed all", lambda stable=stable: listed(stable, places=None))
-    world.attempt("commit", lambda: reader.commit(offsets=[TopicPartition(world.name, 0, 5, "five")], asynchronous=False))
-    world.attempt("commit too much", lambda: reader.commit(offsets=[TopicPartition(world.name, 0, 5, "x" * 5000)], asynchronous=False))
-    world.attempt("commit nothing", lambda: reader.commit(asynchronous=False))
+        world.attempt("listed", listed, stable)
+        world.attempt("listed all", listed, stable, places=None)
+    world.attempt("commit", reader.commit, offsets=[TopicPartition(world.name, 0, 5, "five")], asynchronous=False)
+    world.attempt("commit too much", reader.commit, offsets=[TopicPartition(world.name, 0, 5, "x" * 5000)], asynchronous=False)
+    world.attempt("commit nothing", reader.commit, asynchronous=False)
     world.note("described", world.admin.describe_consumer_groups([group])[group].result().state.name)
     producer = world.transactional()
-    producer.init_transactions(SHORT_S)
+    producer.init_transactions(LONG_S)
     for end in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
-        world.attempt("send", lambda: producer.send_offsets_to_transaction([TopicPartition(world.name, 0, 7, "seven")], reader.consumer_group_metadata(), SHORT_S))
+        world.attempt("send", producer.send_offsets_to_transaction, [TopicPartition(world.name, 0, 7, "seven")], reader.consumer_group_metadata(), LONG_S)
         for stable in (True, False):
-            world.attempt("listed", lambda stable=stable: listed(stable))
-        world.attempt("committed, undecided", lambda: reader.committed([first], 0.5))
+            world.attempt("listed", listed, stable)
+        world.attempt("committed, undecided", reader.committed, [first], 0.5)
         uncommitted = world.reader(isolation_level="read_uncommitted")
-        world.attempt("committed, uncommitted", lambda reader=uncommitted: reader.committed([first], SHORT_S))
+        world.attempt("committed, uncommitted", lambda reader=uncommitted: reader.committed([first], LONG_S))
         uncommitted.close()
-        world.attempt("end", lambda end=end: end(SHORT_S))
-        world.attempt("committed", lambda: reader.committed([first], SHORT_S))
-    world.attempt("delete", lambda: world.admin.delete_consumer_groups([group])[group].result())
-    world.attempt("delete again", lambda: world.admin.delete_consumer_groups([group])[group].result())
-    world.attempt("committed", lambda: reader.committed([first], SHORT_S))
+        world.attempt("end", end, LONG_S)
+        world.attempt("committed", reader.committed, [first], LONG_S)
+    world.attempt("delete", world.admin.delete_consumer_groups([group])[group].result)
+    world.attempt("delete again", world.admin.delete_consumer_groups([group])[group].result)
+    world.attempt("committed", reader.committed, [first], LONG_S)
     world.note("described", world.admin.describe_consumer_groups([group])[group].result().state.name)
     reader.close()
 
@@ -153,24 +156,24 @@ def a_recreated_topic(world: World) -> None:
     """Under a reader and a producer: what they are told, and what is left."""
     world.create()
     producer = world.transactional()
-    producer.init_transactions(SHORT_S)
+    producer.init_transactions(LONG_S)
     producer.begin_transaction()
     world.write(producer, "abc")
-    producer.commit_transaction(SHORT_S)
+    producer.commit_transaction(LONG_S)
     world.decided()
     producer.begin_transaction()
     world.write(producer, "d")
-    producer.flush(SHORT_S)
+    producer.flush(LONG_S)
     world.admin.delete_topics([world.name])[world.name].result()
-    world.until(lambda: world.name not in world.admin.list_topics(timeout=SHORT_S).topics, "it is gone")
+    world.until(lambda: world.name not in world.admin.list_topics(timeout=LONG_S).topics, "it is gone")
     world.create()
-    world.attempt("commit", lambda: producer.commit_transaction(SHORT_S))
+    world.attempt("commit", producer.commit_transaction, LONG_S)
     world.note("offsets", world.offsets(OffsetSpec.earliest()))
     again = world.transactional()
-    world.attempt("init", lambda: again.init_transactions(SHORT_S))
+    world.attempt("init", again.init_transactions, LONG_S)
     again.begin_transaction()
     world.write(again, "e")
-    world.attempt("commit anew", lambda: again.commit_transaction(SHORT_S))
+    world.attempt("commit anew", again.commit_transaction, LONG_S)
     values = world.until(lambda: [record[2] for record in world.read([0])[0] if len(record) > 2], "what was written anew is read")
     world.note("has the new record", b"e" in values)
     world.note("from 9", world.read([9]))

@@ -96,11 +96,12 @@ class Client:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Metadata."""
         try:
-            return self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
+            found: ClusterMetadata = self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
         except (NoAnswer, ConnectionLost):
             raise failure(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
         except Refused as refused:
             raise failure(refused.code, refused.reason) from None
+        return found
 
     def __len__(self) -> int:
         return 0
@@ -111,9 +112,9 @@ class Client:
 
 def metadata(cluster: Cluster, wanted: str | None) -> ClusterMetadata:
     """Of all topics, or of one."""
-    answer = ClusterMetadata()
+    answer: Any = ClusterMetadata()
     answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = cluster.cluster_id, 1, 1, f"{cluster.address}/1"
-    broker = BrokerMetadata()
+    broker: Any = BrokerMetadata()
     broker.id, broker.host, broker.port = 1, cluster.name, 9092
     answer.brokers[1] = broker
     for name in cluster.topics if wanted is None else [wanted]:

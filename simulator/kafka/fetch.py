@@ -113,7 +113,7 @@ class Fetcher(Client):
                 slot.position = message
                 continue
             if message.error() is None:
-                slot.position = message.offset() + 1
+                slot.position = int(message.offset() or 0) + 1
             found.append(message)
         self.buffer.extendleft(reversed(held))
         return found

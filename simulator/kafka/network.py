@@ -55,6 +55,7 @@ class Network:
         while True:
             answer = self._attempt(cluster, api, execute, deadline - schedule.now)
             if answer:
+                value: Result
                 value, refused = answer[0]
                 if refused is not None:
                     raise refused
