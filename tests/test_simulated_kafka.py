@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -25,6 +25,8 @@ SCRIPTS: tuple[Script, ...] = (*kafka_scripts_transactions.SCRIPTS, *kafka_scrip
 WAITING = (kafka_scripts_groups.shared, kafka_scripts_transactions.time_out)
 """The longest, begun first: heartbeats every 5 s, and time-outs looked for every 10 s, are the brokers' own."""
 SIDE_BY_SIDE = 6
+FOR_OLDER = tuple(script for script in SCRIPTS if script is not kafka_scripts_groups.shared)
+"""Kafka 3.9 does not have group.protocol=consumer."""
 Notes = list[tuple[str, Any]]
 
 
@@ -61,9 +63,9 @@ def on_real(script: Script, address: str) -> Notes:
 Answers = dict[str, Future[Notes]]
 
 
-def asked(address: str) -> Iterator[Answers]:
+def asked(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
     """The answers of a real broker to each script; some run side by side, since what they do is mostly to wait. The first one has the coordinators made."""
-    first, *others = SCRIPTS
+    first, *others = scripts
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         answers = {first.__name__: pool.submit(on_real, first, address)}
         wait(answers.values())
@@ -82,7 +84,7 @@ def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]
     assert any(JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
     broker = Broker(tmp_path_factory.mktemp("older") / "broker", JARS)
     try:
-        yield from asked(broker.start().wait().address)
+        yield from asked(broker.start().wait().address, FOR_OLDER)
     finally:
         broker.kill()
 
@@ -96,7 +98,7 @@ def test_answers_are_those_of_a_real_broker(answers: Answers, script: Script) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("script", [script for script in SCRIPTS if script.__name__ != "shared"], ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", FOR_OLDER, ids=lambda script: script.__name__)
 def test_answers_are_those_of_an_older_broker(older_answers: Answers, script: Script) -> None:
-    """Kafka 3.9 as well, but for group.protocol=consumer, which it does not have."""
+    """Kafka 3.9 as well."""
     assert on_simulated(script, 0, is_older=True) == older_answers[script.__name__].result(120)
