@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("replicator", "deduplicator", "common", "reo", "tests", "proof", "faults", "fuzz", "bench", "reference")
+PACKAGES = ("replicator", "deduplicator", "common", "reo", "tests", "proof", "faults", "fuzz", "bench", "simulator", "reference")
 WAY = {
     "replicator": ("stage", "plan", "run", "source", "condition", "wrap", "intermediate", "watch"),
     "deduplicator": ("worker", "start", "check", "loop", "intermediate", "rule", "sieve", "spread", "unwrap", "destination", "transaction"),

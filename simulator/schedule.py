@@ -183,7 +183,7 @@ class Schedule:
             task.work()
         except GreenletExit:
             return
-        except BaseException as failed:  # noqa: BLE001  (SystemExit too: how a process ends is somebody else's to judge)
+        except BaseException as failed:
             raised = failed
         if task.process.is_alive and task is task.process.tasks[0] and not self.is_closing:
             task.process.is_alive = False

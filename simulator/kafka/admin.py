@@ -6,6 +6,7 @@ Nothing is asked again by itself: a connection that breaks is an error, and List
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
@@ -40,9 +41,8 @@ from confluent_kafka.admin import (
 
 from simulator.kafka.client import Client
 from simulator.kafka.cluster import Topic
-from simulator.kafka.config import BROKER, DEFAULTS, configured
+from simulator.kafka.config import BROKER, configured
 from simulator.kafka.future import Future
-from simulator.kafka.groups import Group
 from simulator.kafka.listed import Listed, listed
 from simulator.kafka.refused import NoAnswer, Refused, failure, place
 
@@ -95,7 +95,11 @@ class AdminClient(Client):
             return answers
 
         whole = self._asked(api, execute, more, dict.fromkeys(executes, instead) if instead is not None else None)
-        whole.then(lambda: [future.settle(whole, key) for key, future in futures.items()])
+
+        def settle() -> None:
+            for key, future in futures.items():
+                future.settle(whole, key)
+        whole.then(settle)
         return futures
 
     # ---- the cluster and its topics
@@ -111,13 +115,13 @@ class AdminClient(Client):
 
     def describe_topics(self, topics: TopicCollection, **more: Any) -> dict[str, Future]:
         """By name."""
-        operations = [*ON_TOPIC] if more.get("include_authorized_operations") else None
+        operations: Any = [*ON_TOPIC] if more.get("include_authorized_operations") else None
 
         def described(name: str) -> TopicDescription:
             topic, node = self._topic(name), self._node()
             return TopicDescription(name, topic.id, name.startswith("__"), [TopicPartitionInfo(number, node, [node], [node])
                                     for number in range(len(topic.logs))], operations)
-        return self._each("DescribeTopics", {name: lambda name=name: described(name) for name in topics.topic_names}, more)
+        return self._each("DescribeTopics", {name: partial(described, name) for name in topics.topic_names}, more)
 
     def _topic(self, name: str) -> Topic:
         if name not in self.cluster.topics:
@@ -133,20 +137,20 @@ class AdminClient(Client):
                 raise Refused(KafkaError.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {new.replication_factor} time(s): The target "
                               f"replication factor of {new.replication_factor} cannot be reached because only {self.cluster.brokers} broker(s) are registered.")
             config = {name: str(value) for name, value in (new.config or {}).items()}
-            configured(config)
+            configured(self.cluster.defaults, config)
             if not validate_only:
                 self.cluster.create_topic(new.topic, max(1, new.num_partitions), config)
-        return self._each("CreateTopics", {new.topic: lambda new=new: create(new) for new in new_topics}, more)
+        return self._each("CreateTopics", {new.topic: partial(create, new) for new in new_topics}, more)
 
     def create_partitions(self, new_partitions: Sequence[NewPartitions], validate_only: bool = False, **more: Any) -> dict[str, Future]:
         """By name."""
         def create(new: NewPartitions) -> None:
             self.cluster.add_partitions(self._topic(new.topic).name, new.new_total_count, validate_only)
-        return self._each("CreatePartitions", {new.topic: lambda new=new: create(new) for new in new_partitions}, more)
+        return self._each("CreatePartitions", {new.topic: partial(create, new) for new in new_partitions}, more)
 
     def delete_topics(self, topics: Sequence[str], **more: Any) -> dict[str, Future]:
         """By name."""
-        return self._each("DeleteTopics", {name: lambda name=name: self.cluster.delete_topic(name) for name in topics}, more)
+        return self._each("DeleteTopics", {name: partial(self.cluster.delete_topic, name) for name in topics}, more)
 
     def describe_configs(self, resources: Sequence[ConfigResource], **more: Any) -> dict[ConfigResource, Future]:
         """Names and entries."""
@@ -155,8 +159,8 @@ class AdminClient(Client):
                 return {name: ConfigEntry(name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in BROKER.items()}
             own = self._topic(resource.name).own
             return {name: ConfigEntry(name, own.get(name, value), (ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG),
-                                      is_default=name not in own) for name, value in DEFAULTS.items()}
-        return self._each("DescribeConfigs", {resource: lambda resource=resource: described(resource) for resource in resources}, more)
+                                      is_default=name not in own) for name, value in self.cluster.defaults.items()}
+        return self._each("DescribeConfigs", {resource: partial(described, resource) for resource in resources}, more)
 
     def incremental_alter_configs(self, resources: Sequence[ConfigResource], **more: Any) -> dict[ConfigResource, Future]:
         """Of topics."""
@@ -164,35 +168,53 @@ class AdminClient(Client):
             self._topic(resource.name)
             changes = {entry.name: str(entry.value) if entry.incremental_operation == AlterConfigOpType.SET else None
                        for entry in resource.incremental_configs}
-            configured({name: value for name, value in changes.items() if value is not None})
+            configured(self.cluster.defaults, {name: value for name, value in changes.items() if value is not None})
             self.cluster.alter_config(resource.name, **changes)
-        return self._each("IncrementalAlterConfigs", {resource: lambda resource=resource: alter(resource) for resource in resources}, more)
+        return self._each("IncrementalAlterConfigs", {resource: partial(alter, resource) for resource in resources}, more)
 
     # ---- records
 
     def delete_records(self, topic_partition_offsets: Sequence[TopicPartition], **more: Any) -> dict[TopicPartition, Future]:
         """What is below these offsets."""
-        return self._each("DeleteRecords", {one: lambda one=one: DeletedRecords(self.cluster.delete_records(one.topic, one.partition, one.offset))
-                                            for one in topic_partition_offsets}, more)
+        def any_known() -> bool:
+            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
+
+        def delete(one: TopicPartition) -> DeletedRecords:
+            self._check_leader(one.topic, one.partition, any_known)
+            return DeletedRecords(self.cluster.delete_records(one.topic, one.partition, one.offset))
+        return self._each("DeleteRecords", {one: partial(delete, one) for one in topic_partition_offsets}, more)
+
+    def _check_leader(self, topic: str, partition: int, any_known: Callable[[], bool]) -> None:
+        """The client looks for the partitions' leaders first."""
+        if self.cluster.log_of(topic, partition) is None:
+            if not any_known():
+                raise Refused(KafkaError._NOENT)
+            raise Refused(KafkaError._UNKNOWN_PARTITION if topic in self.cluster.topics else KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                      **more: Any) -> dict[TopicPartition, Future]:
         """Of each partition, by its own question."""
         committed = isolation_level == IsolationLevel.READ_COMMITTED
+        if not topic_partition_offsets:
+            return {}
+
+        def any_known() -> bool:
+            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
 
         def result(topic: str, partition: int, spec: int) -> ListOffsetsResultInfo:
+            self._check_leader(topic, partition, any_known)
             answer: Listed = listed(self.cluster, topic, partition, spec, committed)
             if answer.code:
                 raise Refused(answer.code)
             return ListOffsetsResultInfo(answer.offset, answer.timestamp_ms, answer.leader_epoch)
-        return self._each("ListOffsets", {one: lambda one=one, spec=spec: result(one.topic, one.partition, spec._value)
+        return self._each("ListOffsets", {one: partial(result, one.topic, one.partition, spec._value)
                                           for one, spec in topic_partition_offsets.items()}, more, ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
 
     # ---- groups
 
     def describe_consumer_groups(self, group_ids: Sequence[str], **more: Any) -> dict[str, Future]:
         """Their states and members; a group that is not there is dead."""
-        operations = [*ON_GROUP] if more.get("include_authorized_operations") else None
+        operations: Any = [*ON_GROUP] if more.get("include_authorized_operations") else None
 
         def described(name: str) -> ConsumerGroupDescription:
             group = self.cluster.groups.get(name)
@@ -201,28 +223,28 @@ class AdminClient(Client):
             state = ConsumerGroupState[group.state] if group else ConsumerGroupState.DEAD
             return ConsumerGroupDescription(name, False, members, "roundrobin" if group and members and not group.is_shared else "", state, self._node(),
                                             operations)
-        return self._each("DescribeConsumerGroups", {name: lambda name=name: described(name) for name in group_ids}, more)
+        return self._each("DescribeConsumerGroups", {name: partial(described, name) for name in group_ids}, more)
 
     def list_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], require_stable: bool = False, **more: Any) -> dict[str, Future]:
         """By group."""
         def fetched(asked: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             keys = None if asked.topic_partitions is None else [(one.topic, one.partition) for one in asked.topic_partitions]
-            group = self.cluster.groups.get(asked.group_id) or Group(self.cluster, asked.group_id)
+            group = self.cluster.seen_group(asked.group_id)
             return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
                                                                  for key, (offset, metadata, code) in group.fetch(keys, require_stable).items()])
-        return self._each("OffsetFetch", {asked.group_id: lambda asked=asked: fetched(asked) for asked in request}, more)
+        return self._each("OffsetFetch", {asked.group_id: partial(fetched, asked) for asked in request}, more)
 
     def alter_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], **more: Any) -> dict[str, Future]:
         """Commit for a group that has no members."""
         def commit(asked: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
-            offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in asked.topic_partitions}
+            offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in asked.topic_partitions or ()}
             try:
                 codes = self.cluster.group(asked.group_id).commit(offsets)
             except Refused as refused:
                 codes = dict.fromkeys(offsets, refused.code)
             return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset, metadata or None, codes[key])
                                                                  for key, (offset, metadata) in offsets.items()])
-        return self._each("OffsetCommit", {asked.group_id: lambda asked=asked: commit(asked) for asked in request}, more)
+        return self._each("OffsetCommit", {asked.group_id: partial(commit, asked) for asked in request}, more)
 
     def delete_consumer_groups(self, group_ids: Iterable[str], **more: Any) -> dict[str, Future]:
         """Groups without members, with their offsets."""
@@ -233,4 +255,4 @@ class AdminClient(Client):
             if group.members:
                 raise Refused(KafkaError.NON_EMPTY_GROUP)
             self.cluster.delete_group(name)
-        return self._each("DeleteGroups", {name: lambda name=name: delete(name) for name in group_ids}, more)
+        return self._each("DeleteGroups", {name: partial(delete, name) for name in group_ids}, more)

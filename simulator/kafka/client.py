@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from greenlet import GreenletExit
 
 from simulator.kafka.cluster import Cluster
 from simulator.kafka.network import Network
@@ -68,7 +69,8 @@ class Client:
     def start(self, work: Callable[[], object], name: str) -> None:
         """A task of the client's own, beside the application's; a defect in it is raised by the application's next call."""
         process = self.schedule.process
-        assert process is not None
+        if process is None:
+            raise GreenletExit  # the schedule is closed
 
         def live() -> None:
             try:
@@ -94,11 +96,12 @@ class Client:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Metadata."""
         try:
-            return self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
+            found: ClusterMetadata = self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
         except (NoAnswer, ConnectionLost):
             raise failure(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
         except Refused as refused:
             raise failure(refused.code, refused.reason) from None
+        return found
 
     def __len__(self) -> int:
         return 0
@@ -109,9 +112,9 @@ class Client:
 
 def metadata(cluster: Cluster, wanted: str | None) -> ClusterMetadata:
     """Of all topics, or of one."""
-    answer = ClusterMetadata()
+    answer: Any = ClusterMetadata()
     answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = cluster.cluster_id, 1, 1, f"{cluster.address}/1"
-    broker = BrokerMetadata()
+    broker: Any = BrokerMetadata()
     broker.id, broker.host, broker.port = 1, cluster.name, 9092
     answer.brokers[1] = broker
     for name in cluster.topics if wanted is None else [wanted]:

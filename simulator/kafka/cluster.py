@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Uuid
 
-from simulator.kafka.config import configured
+from simulator.kafka.config import DEFAULTS, OLDER, configured
 from simulator.kafka.groups import Group
 from simulator.kafka.log import ABORT, COMMIT, DATA, Log, New, Record, Writer
 from simulator.kafka.refused import Refused
@@ -29,23 +29,25 @@ class Topic:
 
     __slots__ = ("config", "id", "logs", "name", "own")
 
-    def __init__(self, name: str, topic_id: Uuid, partitions: int, own: Mapping[str, str]) -> None:
+    def __init__(self, name: str, topic_id: Uuid, partitions: int, own: Mapping[str, str], config: dict[str, str]) -> None:
         self.name = name
         self.id = topic_id
         self.own = dict(own)
         """What is set on the topic itself."""
-        self.config = configured(self.own)
+        self.config = config
         self.logs = [Log() for _ in range(partitions)]
 
 
 class Cluster:
     """All that its brokers keep."""
 
-    def __init__(self, schedule: Schedule, name: str, cluster_id: str = "", faults: Any = None) -> None:
+    def __init__(self, schedule: Schedule, name: str, cluster_id: str = "", faults: Any = None, is_older: bool = False) -> None:
         self.schedule = schedule
         self.name = name
         self.cluster_id = cluster_id or urlsafe_b64encode(schedule.random.randbytes(16)).decode()[:22]
         self.faults = faults
+        self.defaults = OLDER if is_older else DEFAULTS
+        """Of topics; the older one is Kafka 3.9."""
         self.is_away = False
         self.back = Signal(schedule)
         """Given when the cluster answers again."""
@@ -81,6 +83,10 @@ class Cluster:
             found = self.groups[name] = Group(self, name)
         return found
 
+    def seen_group(self, name: str) -> Group:
+        """One that may not be there: then it is not made."""
+        return self.groups.get(name) or Group(self, name)
+
     def produce(self, topic: str, partition: int, records: list[New], writer: Writer, transactional_id: str | None = None) -> tuple[int, int]:
         """Produce: the first offset, and the broker's timestamp or -1."""
         log = self.log(topic, partition)
@@ -114,7 +120,7 @@ class Cluster:
         if name in self.topics:
             raise Refused(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         most, least = (self.schedule.random.getrandbits(62) + 1 for _ in range(2))
-        self.topics[name] = Topic(name, Uuid(most, least), partitions, config or {})
+        self.topics[name] = Topic(name, Uuid(most, least), partitions, config or {}, configured(self.defaults, config or {}))
         return self.topics[name]
 
     def delete_topic(self, name: str) -> None:
@@ -142,7 +148,7 @@ class Cluster:
             topic.own.pop(key.replace("_", "."), None)
             if value is not None:
                 topic.own[key.replace("_", ".")] = value
-        topic.config = configured(topic.own)
+        topic.config = configured(self.defaults, topic.own)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Delete what is below an offset, -1 for all; the new beginning."""

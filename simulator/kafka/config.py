@@ -1,9 +1,8 @@
-"""The configuration of topics: what brokers of 4.3 answer for a topic on which nothing is set."""
+"""The configuration of topics: what brokers of 4.3 and 3.9 answer for a topic on which nothing is set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from confluent_kafka import KafkaError
 
@@ -23,17 +22,19 @@ DEFAULTS: dict[str, str] = {
 }
 
 
-def configured(own: Mapping[str, str]) -> dict[str, str]:
+OLDER = DEFAULTS | {
+    "message.timestamp.after.max.ms": LONG_MAX, "message.timestamp.difference.max.ms": LONG_MAX, "message.downconversion.enable": "true",
+    "message.format.version": "3.0-IV1",
+}
+"""Of 3.9."""
+
+
+def configured(defaults: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """All of it; Refused for a name that brokers do not know."""
     for name in own:
-        if name not in DEFAULTS:
+        if name not in defaults:
             raise Refused(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {name}")
-    return _configured(tuple(sorted(own.items())))
-
-
-@cache
-def _configured(own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return DEFAULTS | dict(own)
+    return {**defaults, **own}
 
 
 BROKER = {

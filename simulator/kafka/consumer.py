@@ -6,7 +6,6 @@ application's callbacks run.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,9 +14,11 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
 from simulator.kafka.fetch import Fetcher
 from simulator.kafka.listed import listed
-from simulator.kafka.membership import ClassicMembership, Membership, SharedMembership
+from simulator.kafka.member_metadata import serialised
+from simulator.kafka.membership import ClassicMembership, Membership
 from simulator.kafka.network import FOREVER_S, Network
 from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure, place
+from simulator.kafka.shared_membership import SharedMembership
 
 Callback = Callable[["Consumer", list[TopicPartition]], object]
 
@@ -141,7 +142,7 @@ class Consumer(Fetcher):
         """Go on there."""
         key = partition.topic, partition.partition
         if key not in self.slots:
-            raise failure(KafkaError._STATE, "Failed to seek to offset: Local: Erroneous state")
+            raise failure(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
         self.move(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -158,7 +159,7 @@ class Consumer(Fetcher):
         keys = [(given.topic, given.partition) for given in partitions]
         while True:
             try:
-                found = self.ask("OffsetFetch", lambda: self.cluster.group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
+                found = self.ask("OffsetFetch", lambda: self.cluster.seen_group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
             except (NoAnswer, ConnectionLost):
                 raise failure(KafkaError._TIMED_OUT) from None
             if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in found.values()):
@@ -174,10 +175,12 @@ class Consumer(Fetcher):
         """For the group, as its member if it is one."""
         self._check_open()
         if message is not None:
-            offsets = [TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
+            offsets = [TopicPartition(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0) + 1)]
         given = offsets if offsets is not None else [TopicPartition(*key, slot.position) for key, slot in self.slots.items() if slot.position >= 0]
         if not given:
             raise failure(KafkaError._NO_OFFSET)
+        if self.membership and self.membership.is_fatal:
+            raise failure(KafkaError._FATAL)
         generation, member_id, instance_id = self.member()
         wanted = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in given}
 
@@ -233,10 +236,7 @@ class Consumer(Fetcher):
 
     def consumer_group_metadata(self) -> bytes:
         """As librdkafka serialises it."""
-        generation, member_id, instance_id = self.member()
-        parts = [self.group_id.encode(), member_id.encode()]
-        instance = b"\x01" if instance_id is None else b"\x00" + instance_id.encode() + b"\x00"
-        return b"CGMDv2:" + generation.to_bytes(4, sys.byteorder, signed=True) + b"".join(part + b"\0" for part in parts) + instance
+        return serialised(self.group_id, *self.member())
 
     def close(self) -> None:
         """Leave the group; partitions are given up in the callback first."""
@@ -247,7 +247,7 @@ class Consumer(Fetcher):
 
     def _leave(self) -> None:
         if self.membership:
-            if self.membership.owned and self.callbacks:
+            if self.membership.owned and self.callbacks and not self.membership.is_fatal:
                 self._rebalance("revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)])
             self.membership.leave()
             self.membership = None

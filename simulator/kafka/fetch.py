@@ -54,6 +54,8 @@ class Fetched(NamedTuple):
     end: int
     stable: int
     leader_epoch: int
+    marker: int = -1
+    """The offset after the last marker."""
     code: int = 0
     reason: str = ""
 
@@ -64,7 +66,8 @@ class Fetcher(Client):
     def __init__(self, network: Any, options: Any) -> None:
         super().__init__(network, options)
         self.slots: dict[tuple[str, int], Slot] = {}
-        self.buffer: deque[tuple[Slot, Message]] = deque()
+        self.buffer: deque[tuple[Slot, Message | int]] = deque()
+        """Messages, and positions that follow from markers alone."""
         self.wake = Signal(self.schedule)
         self.is_committed = self.options.get("isolation.level", "read_committed") == "read_committed"
         self.tells_ends = self.is_set("enable.partition.eof")
@@ -100,14 +103,17 @@ class Fetcher(Client):
     def take(self, count: int) -> list[Message]:
         """Up to so many of the messages that were fetched."""
         found: list[Message] = []
-        held = deque[tuple[Slot, Message]]()
+        held = deque[tuple[Slot, Message | int]]()
         while self.buffer and len(found) < count:
             slot, message = self.buffer.popleft()
             if slot.is_paused:
                 held.append((slot, message))
                 continue
+            if isinstance(message, int):
+                slot.position = message
+                continue
             if message.error() is None:
-                slot.position = message.offset() + 1
+                slot.position = int(message.offset() or 0) + 1
             found.append(message)
         self.buffer.extendleft(reversed(held))
         return found
@@ -136,7 +142,7 @@ class Fetcher(Client):
         if log is None or slot.next < 0 or slot.end < 0 or log.end < slot.next or log.leader_epoch != slot.seen_epoch or slot.next < log.begin:
             return True
         stable = log.stable if self.is_committed else log.end
-        return slot.next < stable or (self.tells_ends and slot.ended_at != slot.next and slot.next >= stable) or slot.end != log.end
+        return slot.next < stable or (self.tells_ends and slot.ended_at != slot.next and slot.next == stable) or slot.end != log.end
 
     def _fetched(self, slot: Slot, count: int) -> Fetched:
         """The brokers' part; a logical position is looked up first."""
@@ -148,15 +154,15 @@ class Fetcher(Client):
                 if lost_from < offset:
                     raise Refused(KafkaError._AUTO_OFFSET_RESET, f"Partition log truncation detected at offset {offset} (leader epoch {slot.leader_epoch})")
             try:
-                records, following = log.read(offset, count, self.is_committed)
+                records, following, marker = log.read(offset, count, self.is_committed)
             except Refused:
                 if self.reset is None:
                     raise Refused(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset not available on the broker: "
                                   "Broker: Offset out of range (broker 1)") from None
-                records, following = log.read(self._logical(log, self.reset), count, self.is_committed)
+                records, following, marker = log.read(self._logical(log, self.reset), count, self.is_committed)
         except Refused as refused:
-            return Fetched([], slot.next, -1, -1, -1, -1, refused.code, refused.reason)
-        return Fetched(records, following, log.begin, log.end, log.stable if self.is_committed else log.end, log.leader_epoch)
+            return Fetched([], slot.next, -1, -1, -1, -1, -1, refused.code, refused.reason)
+        return Fetched(records, following, log.begin, log.end, log.stable if self.is_committed else log.end, log.leader_epoch, marker)
 
     def _looked_up(self, slot: Slot, log: Log) -> int:
         offset = slot.next
@@ -182,6 +188,8 @@ class Fetcher(Client):
     def _receive(self, slot: Slot, answer: Fetched) -> None:
         if answer.code:
             slot.is_failed = True
+            if slot.next >= 0:
+                slot.begin = slot.end = -1
             self.buffer.append((slot, error_message(slot, answer.next, answer.code, answer.reason)))
             return
         slot.next, slot.begin, slot.end, slot.seen_epoch = answer.next, answer.begin, answer.end, answer.leader_epoch
@@ -192,7 +200,9 @@ class Fetcher(Client):
                                               (record.timestamp_type, record.timestamp_ms), 0.0, record.leader_epoch)))
         if answer.records:
             slot.leader_epoch = answer.records[-1].leader_epoch
-        if self.tells_ends and slot.next >= answer.stable and slot.ended_at != slot.next:
+        if answer.marker > (answer.records[-1].offset if answer.records else -1):
+            self.buffer.append((slot, answer.marker))
+        if self.tells_ends and slot.next == answer.stable and slot.ended_at != slot.next:
             slot.ended_at = slot.next
             self.buffer.append((slot, error_message(slot, slot.next, KafkaError._PARTITION_EOF, "Fetch from broker 1 reached end of partition at offset "
                                                     f"{slot.next} (HighwaterMark {answer.end})")))

@@ -1,26 +1,24 @@
-"""Consumer groups: what they have committed, and who may commit. Membership follows one of two protocols (`classic`, `shared`).
+"""Consumer groups: who is a member, and has which partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
 
-Offsets of an open transaction are pending until its marker comes to the group; who asks for decided offsets is told that they are not.
+Joining and the leader's assignment are one step here: as soon as all have joined, the partitions are shared out in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from confluent_kafka import KafkaError
 
+from simulator.kafka.group_offsets import GroupOffsets, Place
 from simulator.kafka.refused import Refused
 from simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
-Place = tuple[str, int]
-Member_ = tuple[int, str, str | None]
 State = Literal["EMPTY", "PREPARING_REBALANCING", "STABLE", "ASSIGNING", "RECONCILING"]
-METADATA_BYTES_MAX = 4096
 SHARED_SESSION_S = 45.0
 """Of group.protocol=consumer the broker says it."""
 
@@ -46,16 +44,11 @@ class Member:
         self.signal = schedule_signal
 
 
-class Group:
-    """Its offsets, and its members with the classic protocol."""
+class Group(GroupOffsets):
+    """Its members, with either protocol."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster = cluster
-        self.schedule = cluster.schedule
-        self.name = name
-        self.offsets: dict[Place, tuple[int, str]] = {}
-        self.pending: dict[int, dict[Place, tuple[int, str]]] = {}
-        """By producer id."""
+        super().__init__(cluster, name)
         self.members: dict[str, Member] = {}
         self.instances: dict[str, str] = {}
         """The member id of each static member."""
@@ -67,8 +60,6 @@ class Group:
         self.count = 0
         self.target: dict[str, list[Place]] = {}
         """By member, with the new protocol, what it is to have in the end."""
-
-    # ---- offsets
 
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
         """Refused for a commit that is not from a member of this generation. Without any sign of a member it is taken, if there are none."""
@@ -89,46 +80,6 @@ class Group:
             raise Refused(KafkaError.FENCED_INSTANCE_ID)
         if member_id not in self.members:
             raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
-
-    def commit(self, offsets: Mapping[Place, tuple[int, str]], generation: int = -1, member_id: str = "",
-               instance_id: str | None = None) -> dict[Place, int]:
-        """OffsetCommit: by partition an error code, 0 for none."""
-        self.check_member(generation, member_id, instance_id)
-        codes = {place: self._code(place, metadata) for place, (_, metadata) in offsets.items()}
-        self.offsets.update({place: offset for place, offset in offsets.items() if not codes[place]})
-        return codes
-
-    def _code(self, place: Place, metadata: str) -> int:
-        if self.cluster.log_of(*place) is None:
-            return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        return int(KafkaError.OFFSET_METADATA_TOO_LARGE) if len(metadata.encode()) > METADATA_BYTES_MAX else 0
-
-    def pend(self, producer_id: int, offsets: Mapping[Place, tuple[int, str]]) -> None:
-        """Offsets of an open transaction."""
-        if any(len(metadata.encode()) > METADATA_BYTES_MAX for _, metadata in offsets.values()):
-            raise Refused(KafkaError.OFFSET_METADATA_TOO_LARGE)
-        self.pending.setdefault(producer_id, {}).update(offsets)
-
-    def complete(self, producer_id: int, commit: bool) -> None:
-        """The marker of a transaction."""
-        offsets = self.pending.pop(producer_id, {})
-        if commit:
-            self.offsets.update(offsets)
-
-    def fetch(self, places: Iterable[Place] | None, stable: bool) -> dict[Place, tuple[int, str, int]]:
-        """OffsetFetch: offset, metadata and error code; -1 where nothing is committed. None asks for all that is."""
-        undecided = {place for offsets in self.pending.values() for place in offsets} if stable else set()
-        found = {}
-        for place in (sorted(self.offsets.keys() | undecided) if places is None else places):
-            offset, metadata = self.offsets.get(place, (-1, ""))
-            found[place] = (-1, "", int(KafkaError.UNSTABLE_OFFSET_COMMIT)) if place in undecided else (offset, metadata, 0)
-        return found
-
-    def forget_topic(self, topic: str) -> None:
-        """It was deleted."""
-        for offsets in (self.offsets, *self.pending.values()):
-            for place in [place for place in offsets if place[0] == topic]:
-                del offsets[place]
 
     # ---- members
 

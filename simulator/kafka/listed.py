@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
 from simulator.kafka.cluster import Cluster
 from simulator.kafka.refused import Refused
 

@@ -82,8 +82,8 @@ class Log:
         self.end = 0
         """The high watermark: the next offset."""
         self.leader_epoch = 0
-        self.epochs: list[tuple[int, int]] = []
-        """Each leader epoch that has records, and the first offset of it."""
+        self.epochs: list[tuple[int, int]] = [(0, 0)]
+        """Each leader epoch, and the offset where it began."""
         self.producers: dict[int, ProducerState] = {}
         self.opened: dict[int, int] = {}
         """By producer id, the first offset of its open transaction."""
@@ -106,22 +106,28 @@ class Log:
             return guess
         return bisect_left(records, offset, key=_offset)
 
-    def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int]:
-        """Up to so many visible records from there on, and the offset after what was looked at; Refused when the offset is out of range."""
+    def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int, int]:
+        """Up to so many visible records from there on, the offset after what was looked at, and that after the last marker, or -1.
+
+        Refused when the offset is out of range.
+        """
         if not self.begin <= offset <= self.end:
             raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
         end = self.stable if committed else self.end
         found: list[Record] = []
+        marker = -1
         records, aborted = self.records, self.aborted
         at = self.index(offset)
         while at < len(records) and records[at].offset < end:
             record = records[at]
             if len(found) == count:
-                return found, record.offset
-            if record.kind == DATA and not (committed and record.offset in aborted):
+                return found, record.offset, marker
+            if record.kind != DATA:
+                marker = record.offset + 1
+            elif not (committed and record.offset in aborted):
                 found.append(record)
             at += 1
-        return found, max(offset, end)
+        return found, max(offset, end), marker
 
     def append(self, new: Iterable[New], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
         """Append a batch and return the offset of its first record; with a `timestamp_ms`, it is the broker's. Refused for a producer that may not."""
@@ -182,8 +188,6 @@ class Log:
             self.producers[pid] = ProducerState(epoch, -1)
 
     def _grow(self, end: int) -> None:
-        if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
-            self.epochs.append((self.leader_epoch, self.end))
         self.end = end
         self.wake()
 
@@ -213,6 +217,8 @@ class Log:
         del self.records[self.index(self.end):]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
         self.leader_epoch += not same_epoch
+        if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
+            self.epochs.append((self.leader_epoch, self.end))
         self.rebuild()
         self.wake()
 
@@ -233,5 +239,5 @@ class Log:
         return next((begin for later, begin in self.epochs if later > epoch), self.end)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at this offset; -1 when it is not there."""
-        return max((epoch for epoch, begin in self.epochs if begin <= offset), default=-1) if offset < self.end else -1
+        """The leader epoch at this offset."""
+        return max((epoch for epoch, begin in self.epochs if begin <= offset), default=-1)

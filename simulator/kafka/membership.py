@@ -6,7 +6,7 @@ application has done so. When the process stands still, or is dead, so is this.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -163,8 +163,6 @@ class ClassicMembership(Membership):
             return False
         self.member_id = member.id
         while member.version < 0 or self._group_prepares(member):
-            if not member.is_joined:  # told its share, and the group began anew before it heard of it: SyncGroup is refused
-                return False
             self.schedule.wait(member.signal, 1.0)
             if self.is_over:
                 return False
@@ -229,7 +227,6 @@ class ClassicMembership(Membership):
             self.is_fatal = True
             self.fail(KafkaError._FATAL, "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: Fatal consumer error: "
                       "Broker: Static consumer fenced by other consumer with same group.instance.id")
-            self.lose()
         else:
             if code == KafkaError.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
@@ -250,54 +247,3 @@ class ClassicMembership(Membership):
             return False
         self.refreshed_at = self.schedule.now
         return self._counted() != self.seen
-
-
-class SharedMembership(Membership):
-    """group.protocol=consumer: the brokers say what to take and to let go of."""
-
-    def __init__(self, consumer: Consumer, topics: list[str]) -> None:
-        super().__init__(consumer, topics)
-        self.instance_id = None
-
-    def live(self) -> None:
-        """One heartbeat after the other."""
-        self.member_id = f"{self.schedule.random.getrandbits(96):024x}"
-        self.generation = 0
-        while not self.is_over:
-            try:
-                epoch, given = self.consumer.ask("ConsumerGroupHeartbeat", self._beat, SHARED_HEARTBEAT_S)
-            except (NoAnswer, ConnectionLost):
-                continue
-            except Refused:
-                self.lose()
-                self.generation = 0
-                continue
-            self.generation = epoch
-            if self._follow(given) or self.is_over:
-                continue
-            self.schedule.wait(self.changed, SHARED_HEARTBEAT_S)
-            if self.polls_too_late():
-                self.member_id, self.generation = f"{self.schedule.random.getrandbits(96):024x}", 0
-
-    def _follow(self, given: set[Place]) -> bool:
-        """Whether something was let go of or taken: then the broker is told at once."""
-        if self.owned - given:
-            self.note("revoke", self.owned - given)
-        elif given - self.owned:
-            self.note("assign", given - self.owned)
-        else:
-            return False
-        self.wait_for_application()
-        return True
-
-    def _beat(self) -> tuple[int, set[Place]]:
-        group: Any = self.cluster.group(self.consumer.group_id)
-        result: tuple[int, set[Place]] = group.heartbeat_shared(self.consumer.client_id, self.member_id, self.generation, list(self.topics), set(self.owned))
-        return result
-
-    def beat_quietly(self) -> None:
-        """While the application is waited for: what it still has is not reported as let go of."""
-        group = self.cluster.groups.get(self.consumer.group_id)
-        member = group.members.get(self.member_id) if group else None
-        if member and not self.cluster.is_away:
-            member.heard = self.schedule.now

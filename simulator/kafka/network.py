@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from greenlet import GreenletExit
+
 from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused
 from simulator.schedule import Process, Schedule
 
@@ -47,10 +49,13 @@ class Network:
                 on_lost: Callable[[str], object] | None = None) -> Result:
         """Of the task that runs: ask and wait. Refused is the brokers' answer, NoAnswer and ConnectionLost are none."""
         schedule, backoff_s = self.schedule, BACKOFF_S
+        if schedule.is_closing:
+            raise GreenletExit
         deadline = schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
         while True:
             answer = self._attempt(cluster, api, execute, deadline - schedule.now)
             if answer:
+                value: Result
                 value, refused = answer[0]
                 if refused is not None:
                     raise refused

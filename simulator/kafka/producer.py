@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from simulator.kafka.log import New, Writer
+from simulator.kafka.member_metadata import parsed
 from simulator.kafka.network import FOREVER_S, Network
 from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure
-from simulator.kafka.sending import AGAIN_S, CONCURRENT_S, Place, Sender
+from simulator.kafka.sending import AGAIN_S, CONCURRENT_S, Place
+from simulator.kafka.transaction_state import FATAL, TransactionState, normalized
 from simulator.schedule import START_UNIX_S
 
-State = Literal["Init", "Ready", "InTransaction", "BeginCommit", "CommittingTransaction", "BeginAbort", "AbortingTransaction", "AbortableError", "FatalError"]
-FENCED = frozenset({KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
-FATAL = FENCED | {KafkaError.INVALID_TXN_STATE}
-BUMPING = frozenset({KafkaError.UNKNOWN_PRODUCER_ID, KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""After these a new epoch is asked for with the abort."""
 Bytes = str | bytes | None
 
 
-def normalized(code: int) -> int:
-    """What librdkafka calls it."""
-    return int(KafkaError._FENCED if code in FENCED else code)
-
-
-class Producer(Sender):
+class Producer(TransactionState):
     """As far as reo uses it."""
 
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
-        self.transactional_id = options.get("transactional.id")
         self.transaction_timeout_s = self.seconds("transaction.timeout.ms", 60_000)
-        self.state: State = "Init"
-        self.error: tuple[int, str] = (0, "")
-        """Of the transaction, or the fatal one."""
-        self.call = ""
-        """The transactional call that can only be called again."""
         self.registered: set[Place] = set()
         self.has_sent = False
         """Whether the coordinator knows of the open transaction."""
-        self.is_bumping = False
 
     # ---- records
 
@@ -55,7 +40,7 @@ class Producer(Sender):
         if self.transactional_id is not None and self.state != "InTransaction":
             raise failure(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
         pairs = list(headers.items() if isinstance(headers, dict) else headers) if headers else None
-        place = topic, partition if partition >= 0 else 0
+        place = topic, max(partition, 0)
         record = New(as_bytes(key), as_bytes(value), [(name, as_bytes(one)) for name, one in pairs] if pairs else None, timestamp or self._now_ms())
         self.enqueue(place, record, callback or on_delivery)
 
@@ -92,8 +77,7 @@ class Producer(Sender):
         new = [place for place in new if not self._is_unknown(place)]
         while new and self.may_send():
             try:
-                self.ask("AddPartitionsToTxn", lambda: self.cluster.transactions.add(str(self.transactional_id), *self.identity, list(new)),
-                         self.message_timeout_s)
+                self.ask("AddPartitionsToTxn", partial(self.cluster.transactions.add, str(self.transactional_id), *self.identity, new), self.message_timeout_s)
             except (NoAnswer, ConnectionLost):
                 self._abortable(KafkaError._TIMED_OUT, "Failed to add partition(s) to transaction: Local: Timed out")
             except Refused as refused:
@@ -115,25 +99,6 @@ class Producer(Sender):
             return self._unknown(place, self.message_timeout_s) != 0
         except (NoAnswer, ConnectionLost):
             return True
-
-    def on_refused(self, code: int, text: str) -> None:
-        """A permanent failure fails the transaction; that of a fenced producer, everything."""
-        if self.transactional_id is None or self.state == "FatalError":
-            return
-        if code in FENCED or (code == KafkaError.INVALID_TXN_STATE and text.startswith("Failed to add")):
-            self._fail(normalized(code), text.replace("current transaction must be aborted", "transactional producer fenced by newer producer instance"))
-        else:
-            self.is_bumping = self.is_bumping or code in BUMPING or code == KafkaError._TIMED_OUT
-            self._abortable(code, text)
-
-    def _abortable(self, code: int, text: str) -> None:
-        if self.state in ("InTransaction", "BeginCommit", "CommittingTransaction"):
-            self.state, self.error = "AbortableError", (code, text)
-
-    def _fail(self, code: int, text: str) -> None:
-        if self.state != "FatalError":
-            self.state, self.error = "FatalError", (code, text)
-            self.drop_queue()
 
     # ---- transactions
 
@@ -228,14 +193,17 @@ class Producer(Sender):
             self.state = "BeginAbort"
         self.drop_queue()
         self._flush_for(deadline)
-        if self.state == "FatalError":
-            raise self._wrong_state()
+        self._check_not_fatal()
         if self.has_sent:
             self.state = "AbortingTransaction"
             self._end(False, deadline)
         if self.is_bumping:
             self._bump(deadline)
         self.state, self.call = "Ready", ""
+
+    def _check_not_fatal(self) -> None:
+        if self.state == "FatalError":
+            raise self._wrong_state()
 
     def _bump(self, deadline: float) -> None:
         while True:
@@ -278,41 +246,6 @@ class Producer(Sender):
             self.state = "InTransaction"
             self._abortable(code, f"Failed to end transaction: {KafkaError(code).str()}")
 
-    # ---- errors
-
-    def _begin_call(self, name: str, timeout_s: float, *states: State) -> float:
-        """The deadline of a transactional call; KafkaException when it may not be called now."""
-        if self.transactional_id is None:
-            raise failure(KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured")
-        if self.call and self.call != name:
-            raise failure(KafkaError._CONFLICT, f"Conflicting {self.call} API call is already in progress", retriable=True)
-        if self.state not in states:
-            raise self._wrong_state()
-        self.call = name
-        return self.schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
-
-    def _wrong_state(self, text: str = "") -> KafkaException:
-        """As librdkafka says it; the call is over."""
-        self.call = ""
-        code, reason = self.error
-        if self.state == "FatalError":
-            return failure(code, text or reason, fatal=True)
-        if self.state == "AbortableError":
-            return failure(code, text or reason, aborts=True)
-        return failure(KafkaError._STATE, f"Operation not valid in state {self.state}")
-
-    @staticmethod
-    def _timed_out(text: str = "Timed out waiting for operation to finish, retry call to resume") -> KafkaException:
-        return failure(KafkaError._TIMED_OUT, text, retriable=True)
-
-
 def as_bytes(given: Bytes) -> bytes | None:
     """Text is UTF-8."""
     return given.encode() if isinstance(given, str) else given
-
-
-def parsed(metadata: bytes) -> tuple[str, tuple[int, str, str | None]]:
-    """The group, and generation, member id and instance id, in serialised group metadata."""
-    generation = int.from_bytes(metadata[7:11], sys.byteorder, signed=True)
-    group, member_id, rest = metadata[11:].split(b"\0", 2)
-    return group.decode(), (generation, member_id.decode(), rest[:-1].decode() if rest[:1] != b"\x01" else None)

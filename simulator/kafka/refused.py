@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """An error code of the protocol, as a broker answers it."""
 
     def __init__(self, code: int, reason: str = "") -> None:
@@ -16,11 +16,11 @@ class Refused(Exception):  # noqa: N818
         self.reason = reason
 
 
-class NoAnswer(Exception):  # noqa: N818
+class NoAnswer(Exception):
     """None came in time."""
 
 
-class ConnectionLost(Exception):  # noqa: N818
+class ConnectionLost(Exception):
     """It broke before the answer came, and the client does not ask again by itself."""
 
 

@@ -152,9 +152,12 @@ class Sender(Client):
             self.on_refused(KafkaError._TIMED_OUT, f"{len(batch)} message(s) timed out on {place[0]} [{place[1]}]")
             self._report(batch, KafkaError._MSG_TIMED_OUT)
         except Refused as refused:
+            if "transactional.id" in self.options:  # a gap: the next batch is refused for it, and only a new epoch mends that
+                self.sequences[place] = self.sequences.get(place, 0) + len(batch)
             self.on_refused(refused.code, f"ProduceRequest for {place[0]} [{place[1]}] with {len(batch)} message(s) failed: "
                             f"{KafkaError(refused.code).str()} (broker 1): current transaction must be aborted")
-            self._report(batch, refused.code)
+            is_retried = refused.code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "transactional.id" in self.options
+            self._report(batch, KafkaError._PURGE_QUEUE if is_retried else refused.code)
         else:
             self._report(batch, 0, offset, appended_ms)
 
@@ -196,7 +199,7 @@ class Sender(Client):
                 self.known[topic] = count, self.schedule.now
                 return 0 if partition < count else int(KafkaError._UNKNOWN_PARTITION)
             if self.schedule.now >= until:
-                return int(KafkaError._UNKNOWN_TOPIC)
+                return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
             self.schedule.sleep(min(0.25, until - self.schedule.now))
 
     def _report(self, batch: list[Queued], code: int, offset: int = NOT_SENT, appended_ms: int = -1) -> None:
@@ -211,10 +214,11 @@ class Sender(Client):
     @staticmethod
     def _reported(queued: Queued, code: int, offset: int, appended_ms: int) -> Callable[[], object]:
         record, report = queued.record, queued.report
+        headers: Any = record.headers
         assert report is not None
         error = error_of(code) if code else None
         timestamp = (2, appended_ms) if appended_ms >= 0 else (1, record.timestamp_ms)
-        return lambda: report(error, Message(*queued.place, offset, record.key, record.value, record.headers, error, timestamp))
+        return lambda: report(error, Message(*queued.place, offset, record.key, record.value, headers, error, timestamp))
 
     def drop_queue(self) -> None:
         """Purge what was not sent yet."""

@@ -8,6 +8,7 @@ one that comes late ends the transaction that is open then (KIP-890).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -76,7 +77,7 @@ class Coordinator:
         found.state = "Empty"
         return found.producer_id, found.epoch
 
-    def add(self, name: str, producer_id: int, epoch: int, targets: list[Target]) -> None:
+    def add(self, name: str, producer_id: int, epoch: int, targets: Sequence[Target]) -> None:
         """AddPartitionsToTxn and AddOffsetsToTxn: begins the transaction with the first one."""
         found = self._known(name, producer_id, epoch)
         if found.state in ("PrepareCommit", "PrepareAbort"):

@@ -1,0 +1,160 @@
+"""Scripts of client calls that run on a real cluster and on a simulated one: `World` gives them clients and writes down every answer.
+
+What differs from run to run (names, ids, times) is not written down, or made alike first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+T0 = 1_600_000_000_000
+LONG_S = 60.0
+"""Bound on calls that are answered at once, on a busy machine too."""
+
+
+class World:
+    """The clients of one cluster, and what they have answered."""
+
+    def __init__(self, clients: tuple[Any, Any, Any], address: str, name: str, sleep: Callable[[float], object], now_ms: Callable[[], float]) -> None:
+        self.consumer_class, self.producer_class, self.admin_class = clients
+        self.address = address
+        self.name = name
+        """Of a topic, a group, and a transactional id that nobody else has."""
+        self.sleep = sleep
+        self.now_ms = now_ms
+        self.notes: list[tuple[str, Any]] = []
+        self.admin = self.admin_class({"bootstrap.servers": address, "log_level": 0})
+
+    def note(self, what: str, value: Any) -> None:
+        """An answer."""
+        self.notes.append((what, self.plain(value)))
+
+    def attempt(self, what: str, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        """A call: what it returned, or how it failed."""
+        try:
+            value = call(*arguments, **more)
+        except KafkaException as failed:
+            self.note(what, failed.args[0])
+        except (BufferError, RuntimeError, ValueError, TimeoutError) as failed:
+            self.note(what, type(failed).__name__)
+        else:
+            self.note(what, value)
+            return value
+        return None
+
+    def plain(self, value: Any) -> Any:
+        """Comparable."""
+        if isinstance(value, KafkaError):
+            return value.name(), f"retriable={value.retriable()} aborts={value.txn_requires_abort()} fatal={value.fatal()}"
+        if isinstance(value, TopicPartition):
+            return value.partition, value.offset, value.metadata, self.plain(value.error)
+        if isinstance(value, dict):
+            return {self.plain(key): self.plain(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.plain(one) for one in value]
+        return value.replace(self.name, "<name>") if isinstance(value, str) else value
+
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = LONG_S) -> Any:
+        """Ask until it holds."""
+        for _ in range(int(timeout_s / 0.05)):
+            seen = condition()
+            if seen:
+                return seen
+            self.sleep(0.05)
+        raise AssertionError(f"not in {timeout_s} s: {what}")
+
+    # ---- clients
+
+    def producer(self, **options: Any) -> Any:
+        """A producer."""
+        return self.producer_class({"bootstrap.servers": self.address, "log_level": 0, "enable.idempotence": True, "linger.ms": 1,
+                                    "transaction.timeout.ms": 60_000, "message.timeout.ms": 50_000} | dotted(options))
+
+    def transactional(self, **options: Any) -> Any:
+        """A transactional producer that is not initialised."""
+        return self.producer(**{"transactional_id": self.name, **options})
+
+    def reader(self, **options: Any) -> Any:
+        """A consumer without a group."""
+        return self.consumer_class({"bootstrap.servers": self.address, "log_level": 0, "group.id": self.name, "isolation.level": "read_committed",
+                                    "auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True,
+                                    "fetch.wait.max.ms": 20} | dotted(options))
+
+    def member(self, **options: Any) -> Any:
+        """A consumer of a group."""
+        return self.reader(**{"enable_partition_eof": False, "session_timeout_ms": 6000, "heartbeat_interval_ms": 500,
+                              "partition_assignment_strategy": "roundrobin", **options})
+
+    def create(self, partitions: int = 1, name: str = "", **config: str) -> str:
+        """A topic, when it can be used."""
+        name = name or self.name
+        self.admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | {key.replace("_", "."): one
+                                                                                                  for key, one in config.items()})])[name].result()
+        self.until(lambda: self._usable(name, partitions), "the topic can be used")
+        return name
+
+    def _usable(self, name: str, partitions: int) -> bool:
+        topics = self.admin.list_topics(timeout=10).topics
+        try:
+            if name not in topics or len(topics[name].partitions) != partitions:
+                return False
+            self.offsets(OffsetSpec.latest(), partitions, name=name)
+        except KafkaException:
+            return False
+        return True
+
+    # ---- questions
+
+    def offsets(self, spec: Any, partitions: int = 1, isolation: Any = None, name: str = "") -> list[tuple[int, int | None]]:
+        """Offset and leader epoch of each partition."""
+        asked = {TopicPartition(name or self.name, partition): spec for partition in range(partitions)}
+        more = {"isolation_level": isolation} if isolation is not None else {}
+        answers = self.admin.list_offsets(asked, request_timeout=LONG_S, **more)
+        found = {place.partition: answer.result() for place, answer in answers.items()}
+        return [(found[partition].offset, found[partition].leader_epoch) for partition in range(partitions)]
+
+    def decided(self, partitions: int = 1) -> None:
+        """Wait for the markers of what has ended."""
+        from confluent_kafka import IsolationLevel
+        self.until(lambda: self.offsets(OffsetSpec.latest(), partitions, IsolationLevel.READ_COMMITTED) == self.offsets(OffsetSpec.latest(), partitions),
+                   "no transaction is open")
+
+    def read(self, begins: Iterable[int], **options: Any) -> dict[int, list[Any]]:
+        """Everything from there on, by partition, up to the first end or error of each; and then the positions."""
+        reader = self.reader(**options)
+        places = [TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)]
+        reader.assign(places)
+        found: dict[int, list[Any]] = {place.partition: [] for place in places}
+        open_ = set(found)
+
+        def all_read() -> bool:
+            for message in reader.consume(100, 0.2):
+                partition = message.partition()
+                if partition in open_:
+                    error = message.error()
+                    found[partition].append((message.offset(), error.name()) if error else
+                                            (message.offset(), message.key(), message.value(), message.headers(), message.timestamp()))
+                    open_.difference_update({partition} if error else ())
+            return not open_
+        self.until(all_read, "every partition is read")
+        found[-1] = [self.plain(reader.position(places)), [reader.get_watermark_offsets(place, cached=True) for place in places]]
+        reader.close()
+        return found
+
+    def write(self, producer: Any, values: Iterable[str], partition: int = 0, reports: list[Any] | None = None, **more: Any) -> None:
+        """Records with timestamps of their own."""
+        def reported(error: Any, message: Any) -> None:
+            if reports is not None:
+                reports.append((self.plain(error), message.offset()))
+        for number, value in enumerate(values):
+            producer.produce(self.name, value.encode(), b"k", partition, on_delivery=reported if reports is not None else None,
+                             **{"timestamp": T0 + number, "headers": [("h", b"1"), ("n", None)], **more})
+
+
+def dotted(options: dict[str, Any]) -> dict[str, Any]:
+    """As librdkafka writes them."""
+    return {name if name == "log_level" else name.replace("_", "."): value for name, value in options.items()}

@@ -1,0 +1,104 @@
+"""The simulated Kafka against real brokers: the same calls have the same answers, codes and flags."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from reo.demo.broker import Broker
+from simulator.kafka import Cluster, Network, clients
+from simulator.schedule import START_UNIX_S, Process, Schedule
+from tests import kafka_scripts_groups, kafka_scripts_reading, kafka_scripts_transactions
+from tests.conftest import unique
+from tests.kafka import Clusters
+from tests.kafka_scripts import World
+from tests.test_older_kafka import JARS
+
+Script = Callable[[World], None]
+SCRIPTS: tuple[Script, ...] = (*kafka_scripts_transactions.SCRIPTS, *kafka_scripts_reading.SCRIPTS, *kafka_scripts_groups.SCRIPTS)
+WAITING = (kafka_scripts_groups.shared, kafka_scripts_transactions.time_out)
+"""The longest, begun first: heartbeats every 5 s, and time-outs looked for every 10 s, are the brokers' own."""
+SIDE_BY_SIDE = 6
+FOR_OLDER = tuple(script for script in SCRIPTS if script is not kafka_scripts_groups.shared)
+"""Kafka 3.9 does not have group.protocol=consumer."""
+Notes = list[tuple[str, Any]]
+
+
+def on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
+    """What a script notes on a simulated cluster."""
+    schedule = Schedule(seed)
+    network = Network(schedule)
+    network.clusters["simulated:9092"] = Cluster(schedule, "simulated", is_older=is_older)
+    notes: list[Notes] = []
+    ended: list[BaseException | None] = []
+
+    def work() -> None:
+        world = World(clients(network), "simulated:9092", f"name-{seed}", schedule.sleep, lambda: (START_UNIX_S + schedule.now) * 1000)
+        notes.append(world.notes)
+        script(world)
+
+    process = Process("script", on_end=ended.append)
+    schedule.start(process, work)
+    schedule.run(3600, lambda: not process.is_alive)
+    schedule.close()
+    assert ended, "the script has not ended in an hour"
+    if ended[0] is not None:
+        raise ended[0]
+    return notes[0]
+
+
+def on_real(script: Script, address: str) -> Notes:
+    """What a script notes on a real cluster."""
+    world = World((Consumer, Producer, AdminClient), address, unique(script.__name__), time.sleep, lambda: time.time() * 1000)
+    script(world)
+    return world.notes
+
+
+Answers = dict[str, Future[Notes]]
+
+
+def asked(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
+    """The answers of a real broker to each script; some run side by side, since what they do is mostly to wait. The first one has the coordinators made."""
+    first, *others = scripts
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        answers = {first.__name__: pool.submit(on_real, first, address)}
+        wait(answers.values())
+        yield answers | {script.__name__: pool.submit(on_real, script, address) for script in sorted(others, key=lambda script: script not in WAITING)}
+
+
+@pytest.fixture(scope="module")
+def answers(clusters: Clusters) -> Iterator[Answers]:
+    """Of Kafka 4.3."""
+    yield from asked(clusters.source.address)
+
+
+@pytest.fixture(scope="module")
+def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    """Of Kafka 3.9."""
+    assert any(JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
+    broker = Broker(tmp_path_factory.mktemp("older") / "broker", JARS)
+    try:
+        yield from asked(broker.start().wait().address, FOR_OLDER)
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_answers_are_those_of_a_real_broker(answers: Answers, script: Script) -> None:
+    """Every value, error code and flag, whatever the seed."""
+    real = answers[script.__name__].result(120)
+    for seed in range(3):
+        assert on_simulated(script, seed) == real
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("script", FOR_OLDER, ids=lambda script: script.__name__)
+def test_answers_are_those_of_an_older_broker(older_answers: Answers, script: Script) -> None:
+    """Kafka 3.9 as well."""
+    assert on_simulated(script, 0, is_older=True) == older_answers[script.__name__].result(120)

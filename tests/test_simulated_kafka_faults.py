@@ -1,0 +1,287 @@
+"""The simulated Kafka by itself: several processes on one clock, and requests, members and records that are lost. No broker is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+
+from simulator.kafka import Cluster, Fate, Network, clients
+from simulator.schedule import START_UNIX_S, Process, Schedule
+from tests.kafka_scripts import LONG_S, World
+
+TOPIC = "topic"
+
+
+class Simulation(Network):
+    """One cluster with a topic; `fates` are those of the next requests of an API."""
+
+    def __init__(self, seed: int = 1, partitions: int = 1) -> None:
+        super().__init__(Schedule(seed))
+        self.cluster = self.clusters["here"] = Cluster(self.schedule, "here")
+        self.cluster.create_topic(TOPIC, partitions)
+        self.fates: dict[str, list[Fate]] = {}
+        self.raised: list[BaseException] = []
+        self.story: list[tuple[float, str, Any]] = []
+
+    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:
+        """As planned."""
+        planned = self.fates.get(api)
+        return planned.pop(0) if planned else "ok"
+
+    def start(self, name: str, work: Callable[[World], object]) -> Process:
+        """A process with clients of its own."""
+        def ended(raised: BaseException | None) -> None:
+            if raised is not None:
+                self.raised.append(raised)
+
+        def live() -> None:
+            work(World(clients(self), "here", TOPIC, self.schedule.sleep, lambda: (START_UNIX_S + self.schedule.now) * 1000))
+        process = Process(name, on_end=ended)
+        self.schedule.start(process, live)
+        return process
+
+    def run(self, seconds: float = 300.0) -> None:
+        """Go on; what a process met is raised."""
+        self.schedule.run(self.schedule.now + seconds)
+        for raised in self.raised:
+            raise raised
+
+    def note(self, who: str, what: Any) -> None:
+        """A line of the story."""
+        self.story.append((self.schedule.now, who, what))
+
+    def values(self, committed: bool = True, partition: int = 0) -> list[bytes | None]:
+        """What a reader sees from the beginning."""
+        log = self.cluster.log(TOPIC, partition)
+        return [record.value for record in log.read(log.begin, 10_000, committed)[0]]
+
+
+def transact(simulation: Simulation, world: World, name: str, count: int) -> None:
+    """Transactions of three records, each third one aborted, until another producer of the same id takes over."""
+    producer = world.transactional(transactional_id="one id")
+    try:
+        producer.init_transactions(LONG_S)
+        for number in range(count):
+            producer.begin_transaction()
+            is_aborted = number % 3 == 2
+            world.write(producer, [f"{name}-{number}-{record}{'-aborted' if is_aborted else ''}" for record in range(3)], number % 2)
+            (producer.abort_transaction if is_aborted else producer.commit_transaction)(LONG_S)
+            simulation.note(name, number)
+            simulation.schedule.sleep(simulation.schedule.random.random() / 10)
+    except KafkaException as failed:
+        simulation.note(name, (failed.args[0].name(), failed.args[0].fatal()))
+
+
+def two_producers(seed: int) -> Simulation:
+    """Of one transactional id; the second begins while the first works. A reader reads all the while."""
+    simulation = Simulation(seed, 2)
+
+    def read(world: World) -> None:
+        reader = world.reader()
+        reader.assign([TopicPartition(TOPIC, partition, 0) for partition in range(2)])
+        while simulation.schedule.now < 60:
+            for message in reader.consume(10, 0.5):
+                if message.error() is None:
+                    simulation.note("reader", message.value())
+
+    def begin_later(world: World) -> None:
+        simulation.schedule.sleep(0.2 + simulation.schedule.random.random())
+        transact(simulation, world, "second", 10)
+
+    simulation.start("reader", read)
+    simulation.start("first", lambda world: transact(simulation, world, "first", 100))
+    simulation.start("second", begin_later)
+    simulation.run()
+    return simulation
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_two_producers_of_one_id(seed: int) -> None:
+    """The older one is fenced, the reader sees whole committed transactions only and each record once; the same seed tells the same story."""
+    simulation = two_producers(seed)
+    ends = [what for _, who, what in simulation.story if who == "first"]
+    assert ends[-1] == ("_FENCED", True)
+    assert [what for _, who, what in simulation.story if who == "second"] == list(range(10))
+    seen = [what.decode() for _, who, what in simulation.story if who == "reader"]
+    assert len(seen) == len(set(seen))
+    assert not any("aborted" in value for value in seen)
+    committed = {f"second-{number}" for number in range(10) if number % 3 != 2} | {f"first-{number}" for number in ends[:-1] if number % 3 != 2}
+    whole = {value.rpartition("-")[0] for value in seen}
+    assert committed <= whole, "what was answered to be committed is there"
+    assert len(whole) <= len(committed) + 1, "one whose answer the fenced producer did not have may be there too"
+    assert len(seen) == 3 * len(whole)
+    assert two_producers(seed).story == simulation.story
+
+
+def test_a_late_end_ends_the_next_transaction() -> None:
+    """Transactions v1: the first copy of an EndTxn whose answer was lost commits the transaction that is open when it comes."""
+    simulation = Simulation()
+
+    def work(world: World) -> None:
+        producer = world.transactional()
+        producer.init_transactions(LONG_S)
+        producer.begin_transaction()
+        world.write(producer, ["first"])
+        simulation.fates["EndTxn"] = ["late"]
+        producer.commit_transaction(LONG_S)
+        producer.begin_transaction()
+        world.write(producer, ["second"])
+        producer.flush(LONG_S)
+        assert simulation.values() == [b"first"]
+        world.until(lambda: simulation.values() == [b"first", b"second"], "the late EndTxn has come", 60.0)
+        world.attempt("abort", lambda: producer.abort_transaction(LONG_S))
+        simulation.note("abort", world.notes[-1])
+
+    simulation.start("producer", work)
+    simulation.run()
+    assert simulation.story[-1][2] == ("abort", ("INVALID_TXN_STATE", "retriable=False aborts=False fatal=True"))
+
+
+@pytest.mark.parametrize("fate", ["lost", "answer lost", "late"])
+@pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit"])
+def test_what_is_lost_is_sent_again_without_duplicates(api: str, fate: Fate) -> None:
+    """A request of a transaction that is lost, or executed without an answer: the client's log says so, and the records are there once."""
+    simulation, lines = Simulation(), []
+
+    class Log:
+        def log(self, level: int, form: str, facility: str, *more: object) -> None:
+            lines.append(facility)
+
+    def work(world: World) -> None:
+        producer = world.transactional(logger=Log(), log_level=6)
+        simulation.fates[api] = [fate]
+        with suppress(KafkaException):  # a late InitProducerId fences the producer that has asked twice
+            producer.init_transactions(LONG_S)
+            producer.begin_transaction()
+            world.write(producer, ["a", "b"])
+            producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 1, "m")], world.reader().consumer_group_metadata(), LONG_S)
+            producer.commit_transaction(LONG_S)
+            simulation.note("producer", "committed")
+
+    simulation.start("producer", work)
+    simulation.run()
+    assert "FAIL" in lines
+    assert simulation.story
+    assert simulation.values() == [b"a", b"b"]
+    assert simulation.values(committed=False) == [b"a", b"b"]
+    assert simulation.cluster.groups[TOPIC].offsets == {(TOPIC, 0): (1, "m")}
+
+
+def test_a_cluster_that_is_away() -> None:
+    """Calls time out and can be called again; when it is back, the same commit goes through."""
+    simulation = Simulation()
+
+    def work(world: World) -> None:
+        producer, consumer = world.transactional(), world.reader()
+        producer.init_transactions(LONG_S)
+        producer.begin_transaction()
+        world.write(producer, ["a"])
+        producer.flush(LONG_S)
+        simulation.cluster.set_away(True)
+        world.attempt("commit", lambda: producer.commit_transaction(1.0))
+        world.attempt("offsets", lambda: consumer.committed([TopicPartition(TOPIC, 0)], 1.0))
+        world.attempt("topics", lambda: world.admin.list_topics(timeout=1.0))
+        world.attempt("cluster", lambda: world.admin.describe_cluster(request_timeout=1.0).result())
+        simulation.schedule.after(2.0, lambda: simulation.cluster.set_away(False))
+        world.attempt("commit", lambda: producer.commit_transaction(LONG_S))
+        simulation.story += [(0.0, what, value) for what, value in world.notes]
+
+    simulation.start("producer", work)
+    simulation.run()
+    silent = "retriable=False aborts=False fatal=False"
+    assert [(what, value) for _, what, value in simulation.story] == [
+        ("commit", ("_TIMED_OUT", "retriable=True aborts=False fatal=False")), ("offsets", ("_TIMED_OUT", silent)), ("topics", ("_TRANSPORT", silent)),
+        ("cluster", ("_TIMED_OUT", silent)), ("commit", None)]
+    assert simulation.values() == [b"a"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
+    """After its session the other one has its partitions; one that wakes up learns that it lost them, and shares again."""
+    simulation = Simulation(partitions=2)
+    assigned: dict[str, set[int]] = {"first": set(), "second": set()}
+    lost: list[str] = []
+
+    def work(name: str, world: World) -> None:
+        consumer = world.member(group_protocol=protocol)
+        incremental = protocol == "consumer"
+
+        def on_assign(_: Any, partitions: list[TopicPartition]) -> None:
+            assigned[name] |= {one.partition for one in partitions}
+            (consumer.incremental_assign if incremental else consumer.assign)([TopicPartition(TOPIC, one.partition, 0) for one in partitions])
+
+        def on_gone(_: Any, partitions: list[TopicPartition]) -> None:
+            assigned[name] -= {one.partition for one in partitions}
+            (consumer.incremental_unassign(partitions) if incremental else consumer.unassign())
+
+        def on_lost(_: Any, partitions: list[TopicPartition]) -> None:
+            lost.append(name)
+            on_gone(_, partitions)
+        consumer.subscribe([TOPIC], on_assign=on_assign, on_revoke=on_gone, on_lost=on_lost)
+        while True:
+            consumer.poll(0.5)
+
+    first, _ = (simulation.start(name, lambda world, name=name: work(name, world)) for name in assigned)
+    simulation.run(60)
+    assert {len(places) for places in assigned.values()} == {1}
+    (simulation.schedule.kill if fault == "killed" else simulation.schedule.freeze)(first)
+    simulation.run(3)
+    assert len(assigned["second"]) == 1
+    simulation.run(100)
+    assert assigned["second"] == {0, 1}
+    if fault == "frozen":
+        simulation.schedule.thaw(first)
+        simulation.run(100)
+        assert lost == ["first"]
+        assert {len(places) for places in assigned.values()} == {1}
+        assert assigned["first"] != assigned["second"]
+
+
+@pytest.mark.parametrize("same_epoch", [False, True])
+def test_a_log_that_lost_records(same_epoch: bool) -> None:
+    """A reader beyond the new end is told; under the same leader epoch, a log that has grown again looks whole to it."""
+    simulation = Simulation()
+
+    def work(world: World) -> None:
+        cluster, reader = simulation.cluster, world.reader(enable_partition_eof=False)
+        cluster.append(TOPIC, 0, [(None, b"%d" % number, None, 1) for number in range(10)])
+        reader.assign([TopicPartition(TOPIC, 0, 0)])
+        assert len(reader.consume(10, LONG_S)) == 10
+        assert len(cluster.lose_newest(TOPIC, 0, 4, same_epoch)) == 4
+        cluster.append(TOPIC, 0, [(None, b"other %d" % number, None, 1) for number in range(6)])
+        message = reader.poll(LONG_S)
+        simulation.note("reader", message.error().name() if message.error() else (message.offset(), message.value()))
+
+    simulation.start("reader", work)
+    simulation.run()
+    assert simulation.story[-1][2] == ((10, b"other 4") if same_epoch else "_AUTO_OFFSET_RESET")
+    assert simulation.cluster.log(TOPIC, 0).leader_epoch == (0 if same_epoch else 1)
+
+
+def test_a_lost_marker_leaves_its_transaction_open() -> None:
+    """Records behind it are not stable any more; what an operator and a load generator do is seen by readers as it is on a broker."""
+    simulation = Simulation()
+    cluster = simulation.cluster
+    load = cluster.open_transaction()
+    load.append(TOPIC, 0, [(b"k", b"1", None, 1), (b"k", b"2", None, 2)])
+    assert simulation.values() == []
+    load.commit()
+    assert simulation.values() == [b"1", b"2"]
+    cluster.lose_newest(TOPIC, 0, 1)
+    assert simulation.values() == []
+    assert cluster.log(TOPIC, 0).stable == 0
+    load.commit()
+    aborted = cluster.open_transaction()
+    aborted.append(TOPIC, 0, [(b"k", b"3", None, 3)])
+    aborted.abort()
+    cluster.append(TOPIC, 0, [(b"other", b"4", None, 4)])
+    assert simulation.values() == [b"1", b"2", b"4"]
+    assert cluster.compact(TOPIC, 0) == 2
+    assert [(record.offset, record.value) for record in cluster.log(TOPIC, 0).read(0, 10, True)[0]] == [(1, b"2"), (5, b"4")]
+    assert cluster.delete_records(TOPIC, 0, 5) == 5
+    assert simulation.values() == [b"4"]
