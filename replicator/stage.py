@@ -11,8 +11,9 @@ import logging
 import random
 import time
 from concurrent.futures import Future
+from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -44,7 +45,7 @@ BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, spark: Future[SparkSession], partitions: int) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping, spark: Future[SparkSession], partitions: int, memory: Path | None = None) -> None:
         self.settings = settings
         self.partitions = partitions
         """Of the source, when the JVM was started."""
@@ -52,7 +53,7 @@ class Stage:
         self.spark = spark
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.choice = Choice(settings, random.Random(), self.pulse.beat)  # noqa: S311  (which candidate is the first is no secret)
+        self.choice = Choice(settings, random.Random(), self.pulse.beat, memory)  # noqa: S311  (which candidate is the first is no secret)
         self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
         self.health = Health(settings, self.choice)
         self.targets: dict[Place, int] = {}
@@ -100,6 +101,8 @@ class Stage:
             self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
+        except Py4JJavaError as failed:  # a query that does not end in spark.sql.streaming.stopTimeout, because a broker is away
+            raise StageFailed(f"the JVM of stage one has to be started again: {run.reason(failed)}") from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
@@ -229,12 +232,12 @@ class Stage:
         self.state = run.after(self.state, event)
 
 
-def work(settings: Settings, stopping: Stopping) -> None:
-    """Stage one, from start to end; the JVM does not outlive it."""
+def work(settings: Settings, stopping: Stopping, memory: Path | None = None) -> None:
+    """Stage one, from start to end; the JVM does not outlive it. `memory` is for `replicator.choice`."""
     points.at("one: started")
     try:
         with permissions.named(settings, "run replicator"):
             partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
-            Stage(settings, stopping, session.starting(settings, partitions), partitions).work()
+            Stage(settings, stopping, session.starting(settings, partitions), partitions, memory).work()
     finally:
         kill_children()

@@ -211,6 +211,7 @@ def test_a_candidate_that_was_made_again_is_left(clusters: Clusters, candidates:
     exact(two, clusters.destination, topic, 2000)
     assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
     before = clusters.destination.read(topic)
+    service.signal("replicator", "SIGKILL")  # the process that has counted it
     kill(two)
     feed((three,), topic, range(2000, 2100))
     assert service.ends() == 34, service.tail()
