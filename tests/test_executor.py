@@ -56,7 +56,7 @@ def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
 
 
 def test_pods_that_sparks_scheduler_asks_for_copy_exactly(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
-    """Two executors, each by `reo executor`; all but one are killed, and another pod takes their place. Each pod is valid, restricted, of the image, and the driver's."""
+    """Two executors, each by `reo executor`; all but one are killed, and another takes their place. Each pod is valid, restricted, of the image, the driver's."""
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, spread(range(3000), PARTITIONS))
     with KubernetesApi(tmp_path) as api:
