@@ -69,7 +69,7 @@ _FAILOVER = (
     Setting("source.healthcheck_interval_ms", "integer", 3000, "How often every candidate is asked for its last stable offsets.", least=100, most=3_600_000),
     Setting("source.request_timeout_ms", "integer", 3000, "A candidate that does not answer for so long is unhealthy. kaf-relay: 100.", least=100, most=60_000),
     Setting("source.offset_lag_threshold", "integer", 1000, "How many stable offsets, of all partitions together, a candidate may be behind another."),
-    Setting("source.max_failovers", "integer", -1, "After so many changes of the candidate one process of stage one ends the service; -1: never.", least=-1),
+    Setting("source.max_failovers", "integer", -1, "After so many changes of the candidate the service ends; -1: never.", least=-1),
     Setting("source.backoff_min_ms", "integer", 2000, "While no candidate can be copied from: the first wait before all are asked again; then twice as long, …",
             least=100, most=600_000),
     Setting("source.backoff_max_ms", "integer", 10_000, "… up to this. Also the least time between two changes because of lag.", least=100, most=600_000),

@@ -1,8 +1,15 @@
-"""`python -m replicator`: the process of stage one, with the settings of the environment."""
+"""`python -m replicator`: the process of stage one, with the settings of the environment.
 
+What it has to know when it is started again it keeps beside the metrics of the service, in a folder that ends with it (`reo.supervisor`).
+"""
+
+import os
 import sys
+from pathlib import Path
 
 from common import process
 from replicator import stage
 
-sys.exit(process.run("replicator", stage.work))
+METRICS = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+MEMORY = Path(METRICS).parent / "source" if METRICS else None
+sys.exit(process.run("replicator", lambda settings, stopping: stage.work(settings, stopping, memory=MEMORY)))

@@ -19,6 +19,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import orjson
 
 from common import candidates, permissions, topics
 from common.candidates import Look, Sources
@@ -42,15 +45,22 @@ class Behind(ReoError):
 
 
 class Choice:
-    """Remembers, while the process lives, which candidate is copied from, and which were refused when it was chosen."""
+    """Remembers which candidate is copied from and how often it was another one, and which were refused when it was chosen.
 
-    def __init__(self, settings: Settings, chance: Chance, alive: Callable[[], None]) -> None:
+    With a `memory`, a file of the service, also a process that is started again knows the first two: it goes on with the same candidate, and
+    `source.max_failovers` counts for the service.
+    """
+
+    def __init__(self, settings: Settings, chance: Chance, alive: Callable[[], None], memory: Path | None = None) -> None:
         self.settings = settings
         self.alive = alive
+        self.memory = memory
         self.initial = chance.randrange(len(settings.sources)) if settings.values["source.randomize_initial"] else 0
         self.current: int | None = None
         self.refused: set[int] = set()
         self.failovers = 0
+        if memory and memory.exists():
+            self.current, self.failovers = orjson.loads(memory.read_bytes())
 
     def choose(self, prepared: Sources, frontiers: Frontiers) -> Look | None:
         """The source of the next run, or None when none can be copied from now. A Stop when a restart would find the same."""
@@ -108,6 +118,10 @@ class Choice:
             SOURCE_SWITCHES.labels(self._name(number)).inc()
             log.warning("failover number %d: from %s to %s", self.failovers, self._name(self.current), self._name(number))
         self.current = number
+        if self.memory:
+            written = self.memory.with_suffix(".new")
+            written.write_bytes(orjson.dumps([self.current, self.failovers]))
+            written.replace(self.memory)
 
     def _say(self, number: int, reason: ReoError) -> None:
         if number in self.refused:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
 from common import candidates, machine, permissions, points, positions, topics
@@ -39,7 +40,7 @@ BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int, memory: Path | None = None) -> None:
         self.settings = settings
         self.partitions = partitions
         """Of the source, when the engine was started."""
@@ -47,7 +48,7 @@ class Stage:
         self.engine = engine
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.choice = Choice(settings, machine.chance(), self.pulse.beat)
+        self.choice = Choice(settings, machine.chance(), self.pulse.beat, memory)
         self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
         self.health = Health(settings, self.choice)
         self.targets: dict[Place, int] = {}
@@ -94,6 +95,8 @@ class Stage:
             self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
+        except Py4JJavaError as failed:  # a query that does not end in spark.sql.streaming.stopTimeout, because a broker is away
+            raise StageFailed(f"the JVM of stage one has to be started again: {run.reason(failed)}") from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
@@ -223,13 +226,13 @@ class Stage:
         self.state = run.after(self.state, event)
 
 
-def work(settings: Settings, stopping: Stopping, begin: Callable[[Settings, int], Engine] = session.Spark) -> None:
-    """Stage one, from start to end; its engine, which `begin` starts for so many partitions, does not outlive it."""
+def work(settings: Settings, stopping: Stopping, begin: Callable[[Settings, int], Engine] = session.Spark, memory: Path | None = None) -> None:
+    """Stage one, from start to end; its engine, which `begin` starts for so many partitions, does not outlive it. `memory` is for `replicator.choice`."""
     points.at("one: started")
     with permissions.named(settings, "run replicator"):
         partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
         engine = begin(settings, partitions)
         try:
-            Stage(settings, stopping, engine, partitions).work()
+            Stage(settings, stopping, engine, partitions, memory).work()
         finally:
             engine.close()

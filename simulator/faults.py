@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from common.errors import DestinationTruncated, HangingTransaction, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
 from common.routes import Place
@@ -279,7 +279,7 @@ class Faults:
         frames = "".join(traceback.format_exception(raised)[-6:])
         self.crashed = self.crashed or f"{name}: {frames}"
 
-    KINDS: dict[str, Callable[[Faults, random.Random, Child | None], str]] = {
+    KINDS: ClassVar[dict[str, Callable[[Faults, random.Random, Child | None], str]]] = {
         "SIGKILL": _caller,
         "SIGSTOP": _caller,
         "SIGKILL of the JVM": _kill_jvm,

@@ -35,7 +35,7 @@ def committed(cluster: Cluster, place: Place, begin: int, count: int = ALL, end:
     if log is None:
         return None
     try:
-        found, following = log.read(begin, count, committed=True)
+        found, following, _ = log.read(begin, count, committed=True)
     except Refused:
         return None
     if end is not None and following > end:

@@ -10,7 +10,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +36,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.wrong = wrong
         self.path = ROOT / (wrong.module.replace(".", "/") + ".py")
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         """Of the module in question only."""
         return importlib.util.spec_from_loader(name, self, origin=str(self.path)) if name == self.wrong.module else None
 

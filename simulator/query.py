@@ -13,7 +13,7 @@ before it is wholly written. What the faults do to it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -99,13 +99,13 @@ class Query:
         self.system.schedule.start(engine.process, self._batches, "query")
 
     @property
-    def isActive(self) -> bool:
+    def isActive(self) -> bool:  # noqa: N802
         """Whether it runs."""
         self.engine.reach()
         return not self.is_over
 
     @property
-    def lastProgress(self) -> Mapping[str, Any] | None:
+    def lastProgress(self) -> Mapping[str, Any] | None:  # noqa: N802
         """Of the last batch that is done."""
         self.engine.reach()
         if not self.ends:
@@ -120,7 +120,7 @@ class Query:
         self.engine.reach()
         return self.failure
 
-    def awaitTermination(self, seconds: float) -> bool:
+    def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
         """Wait for the end, so long."""
         if not self.is_over:
             self.system.schedule.wait(self.changed, seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,23 @@ def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> Non
         return {Choice(settings, random.Random(seed), lambda: None).initial for seed in range(30)}
     assert firsts("true") == {0, 1, 2}
     assert firsts("false") == {0}
+
+
+def test_a_process_that_is_started_again_knows_the_candidate_and_counts_on(tmp_path: Path) -> None:
+    """`source.max_failovers` is the service's: a restart of stage one between two changes does not allow one more. Without a memory nothing is known."""
+    settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_MAX_FAILOVERS": "1"})
+
+    def begun(memory: Path | None = tmp_path / "source") -> Choice:
+        return Choice(settings, random.Random(1), lambda: None, memory)
+    first = begun()
+    first._take(0)
+    first._take(1)
+    again = begun()
+    assert (again.current, again.failovers) == (1, 1)
+    again._take(1)
+    with pytest.raises(SourceRefused, match=r"source\.max_failovers=1 does not allow"):
+        again._take(2)
+    assert (begun(None).current, begun(None).failovers) == (None, 0)
 
 
 def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:

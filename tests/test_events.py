@@ -11,7 +11,7 @@ import orjson
 
 from reo.events import NOISE, event
 from tests.conftest import Start
-from tests.kafka import ROOT, START_S, Clusters, spread, until
+from tests.kafka import ROOT, Clusters, spread, until
 from tests.service import Service, kill
 
 ALWAYS = {"time", "level", "stage", "event"}
@@ -82,7 +82,7 @@ def test_what_is_no_event_becomes_one() -> None:
 
 def test_the_jvm_speaks_json_too() -> None:
     """Level, logger and the exception's reason are fields, and two lines of a message are one event."""
-    done = subprocess.run([sys.executable, "-c", WARNS], cwd=ROOT, capture_output=True, text=True, check=True, timeout=START_S)
+    done = subprocess.run([sys.executable, "-c", WARNS], cwd=ROOT, capture_output=True, text=True, check=True)
     events = [orjson.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     (said,) = (line for line in events if line.get("logger") == "here")
     assert set(said) >= ALWAYS

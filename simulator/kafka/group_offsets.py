@@ -29,6 +29,12 @@ class GroupOffsets:
         self.offsets: dict[Place, tuple[int, str]] = {}
         self.pending: dict[int, dict[Place, tuple[int, str]]] = {}
         """By producer id."""
+        self.written = 0
+        """How many commits there were, decided or not."""
+        self.order: dict[Place, int] = {}
+        """Which of them an offset is from."""
+        self.pending_order: dict[tuple[int, Place], int] = {}
+        """The same, of pending ones."""
 
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
         """Refused for a commit that is not from a member of this generation."""
@@ -39,7 +45,10 @@ class GroupOffsets:
         """OffsetCommit: by partition an error code, 0 for none."""
         self.check_member(generation, member_id, instance_id)
         codes = {place: self._code(place, metadata) for place, (_, metadata) in offsets.items()}
-        self.offsets.update({place: offset for place, offset in offsets.items() if not codes[place]})
+        self.written += 1
+        for place, offset in offsets.items():
+            if not codes[place]:
+                self.offsets[place], self.order[place] = offset, self.written
         return codes
 
     def _code(self, place: Place, metadata: str) -> int:
@@ -52,12 +61,15 @@ class GroupOffsets:
         if any(len(metadata.encode()) > METADATA_BYTES_MAX for _, metadata in offsets.values()):
             raise Refused(KafkaError.OFFSET_METADATA_TOO_LARGE)
         self.pending.setdefault(producer_id, {}).update(offsets)
+        self.written += 1
+        self.pending_order.update({(producer_id, place): self.written for place in offsets})
 
     def complete(self, producer_id: int, commit: bool) -> None:
-        """The marker of a transaction."""
-        offsets = self.pending.pop(producer_id, {})
-        if commit:
-            self.offsets.update(offsets)
+        """The marker of a transaction. It may come after that of a later one, and does not replace what was committed since (`OffsetMetadataManager`)."""
+        for place, offset in self.pending.pop(producer_id, {}).items():
+            written = self.pending_order.pop((producer_id, place))
+            if commit and self.order.get(place, 0) < written:
+                self.offsets[place], self.order[place] = offset, written
 
     def fetch(self, places: Iterable[Place] | None, stable: bool) -> dict[Place, tuple[int, str, int]]:
         """OffsetFetch: offset, metadata and error code; -1 where nothing is committed. None asks for all that is."""
