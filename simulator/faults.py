@@ -11,6 +11,7 @@ from common.errors import DestinationTruncated, HangingTransaction, SourceRecrea
 from common.routes import Place
 from simulator import logs
 from simulator.kafka import Cluster
+from simulator.kafka.log import DATA
 from simulator.plan import Fault
 from simulator.schedule import Process
 from simulator.system import COPY, TOPIC, Child, System
@@ -47,7 +48,7 @@ class Faults:
         """An exception that is none of the service's own errors."""
         self.over_at = 0.0
         """When the last lasting fault is over."""
-        system.network.fate = self.fate
+        system.network.fate = self.fate  # type: ignore[method-assign]
         system.schedule.on_call = self.on_call
 
     def on_call(self, process: Process) -> None:
@@ -270,8 +271,12 @@ class Faults:
             return ""
         count = chance.randint(1, min(4, self.system.destination.log(*place).end))
         self.judge.is_destination_history_lost = True
-        self.demanded = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
-        self.system.destination.lose_newest(*place, count, same_epoch=chance.random() < 0.3)
+        lost = self.system.destination.lose_newest(*place, count, same_epoch=chance.random() < 0.3)
+        ends = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
+        if any(record.kind == DATA for record in lost):
+            self.demanded = ends
+        else:
+            self.allowed |= ends
         return f"{place}: {count}"
 
     def unexpected(self, name: str, raised: BaseException) -> None:

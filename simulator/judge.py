@@ -64,6 +64,11 @@ class Judge:
         """Records."""
         return sum(copy.compared for copy in self.copies.values())
 
+    @property
+    def is_history_lost(self) -> bool:
+        """Of one side: there is nothing any more that the copy could be held against."""
+        return self.is_source_history_lost or self.is_destination_history_lost
+
     def is_violated(self) -> bool:
         """Asked after each step."""
         versions = logs.version(self.system.source, self.system.topic), logs.version(self.system.destination, self.system.copy)
@@ -79,7 +84,7 @@ class Judge:
         for partition in range(logs.partitions(self.system.source, self.system.topic)):
             copy = self.copies.setdefault(partition, Copy())
             self._extend(Place(self.system.topic, partition), copy)
-            if not (self.is_source_history_lost or self.is_destination_history_lost):
+            if not self.is_history_lost:
                 self._compare(Place(self.system.copy, partition), copy)
 
     def _extend(self, place: Place, copy: Copy) -> None:

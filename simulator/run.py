@@ -75,7 +75,7 @@ def _run(schedule: Schedule, system: System, judge: Judge, faults: Faults) -> st
         return is_wrong() or system.ended is not None or (not faults.coming and not system.is_loading and schedule.now > faults.over_at)
 
     def is_complete() -> bool:
-        return is_wrong() or system.ended is not None or (not faults.demanded and not judge.is_source_history_lost and judge.is_complete())
+        return is_wrong() or system.ended is not None or (not faults.demanded and not judge.is_history_lost and judge.is_complete())
 
     schedule.run(FAULTS_END_S, is_over)
     faults.coming.clear()
@@ -101,7 +101,7 @@ def _verdict(schedule: Schedule, system: System, judge: Judge, faults: Faults) -
         return f"the service has ended, and no fault calls for it: {system.why}"
     if faults.demanded:
         return f"the service goes on, where it has to end with exit code {sorted(faults.demanded)}"
-    if not judge.is_source_history_lost and not judge.is_complete():
+    if not judge.is_history_lost and not judge.is_complete():
         return f"not copied within {COMPLETE_WITHIN_S:.0f} s of virtual time after the last fault: {judge.missing()}"
     return ""
 
