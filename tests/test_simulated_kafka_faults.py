@@ -242,6 +242,24 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
         assert assigned["first"] != assigned["second"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_members_that_join_at_once(seed: int) -> None:
+    """Both have a part soon, also when the second one joins before the first one has its answer."""
+    simulation = Simulation(seed, partitions=2)
+    assigned: dict[str, int] = {}
+
+    def work(name: str, world: World) -> None:
+        consumer = world.member()
+        consumer.subscribe([TOPIC], on_assign=lambda _, partitions: assigned.update({name: len(partitions)}))
+        while True:
+            consumer.poll(0.5)
+
+    for name in ("first", "second"):
+        simulation.start(name, lambda world, name=name: work(name, world))
+    simulation.run(3)
+    assert assigned == {"first": 1, "second": 1}
+
+
 @pytest.mark.parametrize("same_epoch", [False, True])
 def test_a_log_that_lost_records(same_epoch: bool) -> None:
     """A reader beyond the new end is told; under the same leader epoch, a log that has grown again looks whole to it."""

@@ -162,7 +162,7 @@ class ClassicMembership(Membership):
             self._refused(refused)
             return False
         self.member_id = member.id
-        while member.version < 0 or self._group_prepares(member):
+        while member.version < 0 or (member.is_joined and self._group_prepares(member)):
             self.schedule.wait(member.signal, 1.0)
             if self.is_over:
                 return False
