@@ -2,62 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from simulator.kafka import Cluster, Fate, Network, clients
-from simulator.schedule import START_UNIX_S, Process, Schedule
+from simulator.kafka import Fate
 from tests.kafka_scripts import LONG_S, World
-
-TOPIC = "topic"
-
-
-class Simulation(Network):
-    """One cluster with a topic; `fates` are those of the next requests of an API."""
-
-    def __init__(self, seed: int = 1, partitions: int = 1) -> None:
-        super().__init__(Schedule(seed))
-        self.cluster = self.clusters["here"] = Cluster(self.schedule, "here")
-        self.cluster.create_topic(TOPIC, partitions)
-        self.fates: dict[str, list[Fate]] = {}
-        self.raised: list[BaseException] = []
-        self.story: list[tuple[float, str, Any]] = []
-
-    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:
-        """As planned."""
-        planned = self.fates.get(api)
-        return planned.pop(0) if planned else "ok"
-
-    def start(self, name: str, work: Callable[[World], object]) -> Process:
-        """A process with clients of its own."""
-        def ended(raised: BaseException | None) -> None:
-            if raised is not None:
-                self.raised.append(raised)
-
-        def live() -> None:
-            work(World(clients(self), "here", TOPIC, self.schedule.sleep, lambda: (START_UNIX_S + self.schedule.now) * 1000))
-        process = Process(name, on_end=ended)
-        self.schedule.start(process, live)
-        return process
-
-    def run(self, seconds: float = 300.0) -> None:
-        """Go on; what a process met is raised."""
-        self.schedule.run(self.schedule.now + seconds)
-        for raised in self.raised:
-            raise raised
-
-    def note(self, who: str, what: Any) -> None:
-        """A line of the story."""
-        self.story.append((self.schedule.now, who, what))
-
-    def values(self, committed: bool = True, partition: int = 0) -> list[bytes | None]:
-        """What a reader sees from the beginning."""
-        log = self.cluster.log(TOPIC, partition)
-        return [record.value for record in log.read(log.begin, 10_000, committed)[0]]
+from tests.simulation import TOPIC, Simulation
 
 
 def transact(simulation: Simulation, world: World, name: str, count: int) -> None:
@@ -197,49 +149,6 @@ def test_a_cluster_that_is_away() -> None:
         ("commit", ("_TIMED_OUT", "retriable=True aborts=False fatal=False")), ("offsets", ("_TIMED_OUT", silent)), ("topics", ("_TRANSPORT", silent)),
         ("cluster", ("_TIMED_OUT", silent)), ("commit", None)]
     assert simulation.values() == [b"a"]
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("fault", ["killed", "frozen"])
-def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
-    """After its session the other one has its partitions; one that wakes up learns that it lost them, and shares again."""
-    simulation = Simulation(partitions=2)
-    assigned: dict[str, set[int]] = {"first": set(), "second": set()}
-    lost: list[str] = []
-
-    def work(name: str, world: World) -> None:
-        consumer = world.member(group_protocol=protocol)
-        incremental = protocol == "consumer"
-
-        def on_assign(_: Any, partitions: list[TopicPartition]) -> None:
-            assigned[name] |= {one.partition for one in partitions}
-            (consumer.incremental_assign if incremental else consumer.assign)([TopicPartition(TOPIC, one.partition, 0) for one in partitions])
-
-        def on_gone(_: Any, partitions: list[TopicPartition]) -> None:
-            assigned[name] -= {one.partition for one in partitions}
-            (consumer.incremental_unassign(partitions) if incremental else consumer.unassign())
-
-        def on_lost(_: Any, partitions: list[TopicPartition]) -> None:
-            lost.append(name)
-            on_gone(_, partitions)
-        consumer.subscribe([TOPIC], on_assign=on_assign, on_revoke=on_gone, on_lost=on_lost)
-        while True:
-            consumer.poll(0.5)
-
-    first, _ = (simulation.start(name, lambda world, name=name: work(name, world)) for name in assigned)
-    simulation.run(60)
-    assert {len(places) for places in assigned.values()} == {1}
-    (simulation.schedule.kill if fault == "killed" else simulation.schedule.freeze)(first)
-    simulation.run(3)
-    assert len(assigned["second"]) == 1
-    simulation.run(100)
-    assert assigned["second"] == {0, 1}
-    if fault == "frozen":
-        simulation.schedule.thaw(first)
-        simulation.run(100)
-        assert lost == ["first"]
-        assert {len(places) for places in assigned.values()} == {1}
-        assert assigned["first"] != assigned["second"]
 
 
 @pytest.mark.parametrize("same_epoch", [False, True])

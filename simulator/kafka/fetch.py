@@ -80,7 +80,7 @@ class Fetcher(Client):
             self.slots[given.topic, given.partition] = Slot(given.topic, given.partition, given.offset, given.leader_epoch)
             log = self.cluster.log_of(given.topic, given.partition)
             if log:
-                log.watchers.add(self.wake)
+                log.watchers[self.wake] = None
 
     def drop(self, places: Iterable[tuple[str, int]]) -> None:
         """Read these no more."""
@@ -88,7 +88,7 @@ class Fetcher(Client):
             self.slots.pop(place, None)
             log = self.cluster.log_of(*place)
             if log:
-                log.watchers.discard(self.wake)
+                log.watchers.pop(self.wake, None)
         self.buffer = deque((slot, message) for slot, message in self.buffer if self.slots.get((slot.topic, slot.partition)) is slot)
 
     def move(self, place: tuple[str, int], offset: int, leader_epoch: int | None) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError
 
 from simulator.kafka.refused import Refused
+from simulator.schedule import Signal
 
 DATA, COMMIT, ABORT = 0, 1, 2
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
@@ -89,7 +90,8 @@ class Log:
         """By producer id, the first offset of its open transaction."""
         self.aborted: set[int] = set()
         """The offsets of records of aborted transactions."""
-        self.watchers: set[object] = set()
+        self.watchers: dict[Signal, None] = {}
+        """Who waits for records, in a fixed order: a set's would differ from run to run."""
 
     @property
     def stable(self) -> int:
@@ -194,7 +196,7 @@ class Log:
     def wake(self) -> None:
         """Tell who waits for records."""
         for watcher in list(self.watchers):
-            watcher.notify()  # type: ignore[attr-defined]
+            watcher.notify()
 
     def delete(self, before: int) -> int:
         """Records below this offset are deleted; the new begin. Refused when it is not there."""

@@ -162,9 +162,7 @@ class ClassicMembership(Membership):
             self._refused(refused)
             return False
         self.member_id = member.id
-        while member.version < 0 or self._group_prepares(member):
-            if not member.is_joined:  # told its share, and the group began anew before it heard of it: SyncGroup is refused
-                return False
+        while member.version < 0 or (member.is_joined and self._group_prepares(member)):
             self.schedule.wait(member.signal, 1.0)
             if self.is_over:
                 return False
