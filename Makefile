@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older postgresql demo test test-long lint reference bench faults soak report dashboard fuzz classes lock clean
+.PHONY: help setup rival older postgresql demo test test-long lint reference bench simulate faults soak report dashboard fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -43,6 +43,9 @@ bench: rival ## reo and MirrorMaker 2 in turn, and docs/performance.md of it (RO
 	@$(PICTURES)
 	@$(PY) -m bench.report $(or $(OUT),bench-results.jsonl)
 	@$(PY) -m reference
+
+simulate: setup ## the service's own processes on a virtual clock, against a simulated Kafka (SEED=, RUNS=, SHRINK=1, PLANTED=, OUT=)
+	@$(PY) -m simulator $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SHRINK),--shrink) $(if $(PLANTED),--planted '$(PLANTED)') $(if $(OUT),--out $(OUT))
 
 faults: setup ## real faults on real brokers (SEED=, RUNS=, ONLY=, OUT=; REPLAY=1 takes SEED as a run's own)
 	@$(PY) -m faults $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only '$(ONLY)') $(if $(OUT),--out $(OUT)) $(if $(REPLAY),--replay)

@@ -1,0 +1,73 @@
+"""The simulator: the service's own processes on a virtual clock, against a simulated Kafka, through schedules of faults that their seeds repeat."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from simulator import plan, run
+from simulator.schedule import Process, Schedule, Signal
+
+RUNS, PART = 200, 20
+
+
+@pytest.fixture(autouse=True)
+def silent() -> Iterator[None]:
+    """The service warns of every fault that it meets."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("first", range(1, RUNS + 1, PART))
+def test_every_schedule_holds(first: int) -> None:
+    """What a reader of the destination sees is a prefix of the source at every step, and all of it in the end; or the service ends as the fault calls for."""
+    results = [run.perform(plan.drawn(seed)) for seed in range(first, first + PART)]
+    wrong = [f"seed {result.plan.seed}: {result.violation}\n  " + "\n  ".join(result.story) for result in results if result.violation]
+    assert not wrong, "\n".join(wrong)
+    assert sum(result.compared for result in results) > 5 * PART, "hardly a record was compared"
+    assert sum(result.faults.total() for result in results) > PART, "hardly a fault happened"
+
+
+def test_a_seed_repeats_its_schedule() -> None:
+    """The same steps, the same faults at the same moments, the same end."""
+    first, again = run.perform(plan.drawn(5)), run.perform(plan.drawn(5))
+    assert first.story
+    assert (first.story, first.steps, first.virtual_s, first.end) == (again.story, again.steps, again.virtual_s, again.end)
+
+
+def test_a_killed_process_does_nothing_more_and_a_frozen_one_goes_on() -> None:
+    """No `finally` of a killed process runs while the schedule does; a signal that came to a frozen one is not lost."""
+    schedule, did = Schedule(1), list[str]()
+    killed, frozen, signal = Process("killed"), Process("frozen"), Signal(schedule)
+
+    def dies() -> None:
+        try:
+            schedule.sleep(5)
+        finally:
+            did.append("finally")
+
+    def waits() -> None:
+        did.append(f"woken by the signal: {schedule.wait(signal, 100)}")
+    schedule.start(killed, dies)
+    schedule.start(frozen, waits)
+    for seconds, what in ((1.0, lambda: schedule.kill(killed)), (1.0, lambda: schedule.freeze(frozen)), (2.0, signal.notify),
+                          (8.0, lambda: schedule.thaw(frozen))):
+        schedule.after(seconds, what)
+    schedule.run(7)
+    assert did == []
+    schedule.run(9)
+    assert did == ["woken by the signal: True"]
+    schedule.close()
+
+
+def test_a_schedule_that_fails_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not matter is left out: of a promise that nobody keeps, hardly anything is left."""
+    monkeypatch.setattr(run, "COMPLETE_WITHIN_S", -1000.0)
+    result = run.perform(plan.drawn(29))
+    assert result.violation
+    small = run.shrink(result)
+    assert small.violation
+    assert (small.plan.faults, small.plan.workers, small.plan.partitions, small.plan.records) == ((), 1, 1, 3)
