@@ -117,11 +117,22 @@ class TransactionalProducer:
         """Wait until each record was delivered or refused, and its report was handed out. The commit would wait as long, and says what was refused."""
         assert self.client is not None
         until = min(self.over_at, self.clock() + self.timeout_s)
-        while left := self.client.flush(max(0.1, min(STEP_S, until - self.clock()))):
+        while left := self._flush(max(0.1, min(STEP_S, until - self.clock()))):
             if self.clock() >= until:
                 raise self.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")), "writing the records")
             self.pulse.wait("destination")
         self.pulse.beat()
+
+    def _flush(self, seconds: float) -> int:
+        """How many are outstanding. A fatal error is raised here too; beside a delivery report it is a SystemError of Python (confluent-kafka 2.16)."""
+        assert self.client is not None
+        try:
+            return self.client.flush(seconds)
+        except (KafkaException, SystemError) as raised:
+            failed = raised if isinstance(raised, KafkaException) else raised.__cause__ or raised.__context__
+            if not isinstance(failed, KafkaException):
+                raise
+            raise self.failed(failed, "writing the records") from None
 
     def commit(self) -> None:
         """Commit; returns only when the coordinator has answered that it is done."""

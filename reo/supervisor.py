@@ -21,12 +21,12 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import candidates, machine, permissions, tables, topics
+from common import machine
 from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import events, health
+from reo import before_start, events, health
 from reo.at_end import AtEnd
 
 log = logging.getLogger(__name__)
@@ -76,13 +76,9 @@ class Supervisor:
     def run(self) -> int:
         """Until told to stop, or an end that a restart does not mend; returns the exit code."""
         try:
-            on = candidates.answering(self.settings)
-            permissions.check(on, *(permissions.OF_STAGE[stage] for stage in self.stages))
-            if "deduplicator" in self.stages and tables.named(on):
-                from common import postgresql
-
-                postgresql.check(on)
-            places = topics.intermediates(topics.prepare(on))
+            places = before_start.asked(self.settings, self.stages, self.stopping)
+            if places is None:
+                return 0
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()
             port = health.serve(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)

@@ -148,7 +148,8 @@ def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
     if isinstance(seen, ReoError):
         raise seen
     _noted(seen)
-    for _, place, frontier in same.of_routes(seen.sources, frontiers):
+    for route, place, frontier in same.of_routes(seen.sources, frontiers):
+        topics.check_identity(frontier.source_identity, seen.sources[route])  # it can have been made again since it was prepared
         _check_beginning(seen, place, frontier)
         if seen.ends[place] <= frontier.rule.frontier:
             raise SourceTruncated(

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from common.errors import StageFailed
+from common.errors import Fenced, StageFailed
 from common.pulse import Pulse
 from deduplicator import transaction
 from deduplicator.transaction import InTurn, TransactionalProducer, TransactionFailed
@@ -121,6 +121,29 @@ def test_an_abort_in_doubt_throws_the_producer_away() -> None:
     with pytest.raises(TransactionFailed):
         one.send_offsets([], None)
     assert (one.state, one.client) == ("new", None)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_producer_that_is_fenced_while_it_writes_says_so(hidden: bool) -> None:
+    """`flush` raises it before any commit is tried, behind a delivery report as the context of a SystemError; any other one stays what it is."""
+    one, made = producer()
+    one.begin()
+
+    def flush(_: float) -> int:
+        try:
+            raise KafkaException(FATAL)
+        except KafkaException:
+            if not hidden:
+                raise
+            raise SystemError("a result with an exception set")  # noqa: B904  (as the interpreter does it)
+    made[0].flush = flush  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="writing the records"):
+        one.flush()
+    assert one.client is None
+    one.begin()
+    made[1].flush = lambda _: (_ for _ in ()).throw(SystemError("something else"))  # type: ignore[method-assign]
+    with pytest.raises(SystemError):
+        one.flush()
 
 
 def test_a_fatal_error_ends_the_process() -> None:

@@ -1,0 +1,58 @@
+"""What is asked before the start is asked by a child: its death is not the service's, its errors are, and nobody waits for it who is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from common.children import children_of
+from common.errors import AccessRefused, StageFailed
+from common.routes import Place
+from common.settings import Settings, load
+from reo import before_start
+
+SETTINGS = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
+PLACES = [Place("copy-proxy", 0)]
+
+
+def test_an_abort_is_asked_again_and_the_answer_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first two processes die as librdkafka's assertion lets them; the third one answers."""
+    def places(_: Settings, __: Sequence[str]) -> list[Place]:
+        died = len(list(tmp_path.iterdir()))
+        if died < 2:
+            (tmp_path / str(died)).touch()
+            os.kill(os.getpid(), signal.SIGABRT)
+        return PLACES
+    monkeypatch.setattr(before_start, "_places", places)
+    assert before_start.asked(SETTINGS, ("deduplicator",), lambda: False) == PLACES
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_it_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What always dies is an error that says so."""
+    monkeypatch.setattr(before_start, "_places", lambda *_: os.kill(os.getpid(), signal.SIGABRT))
+    with pytest.raises(StageFailed, match="has died 5 times"):
+        before_start.asked(SETTINGS, ("deduplicator",), lambda: False)
+
+
+def test_errors_are_the_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their kind, their words and what belongs to them."""
+    def refuse(*_: object) -> None:
+        raise AccessRefused("grant it", names_what_to_grant=True)
+    monkeypatch.setattr(before_start, "_places", refuse)
+    with pytest.raises(AccessRefused, match="grant it") as refused:
+        before_start.asked(SETTINGS, ("deduplicator",), lambda: False)
+    assert refused.value.names_what_to_grant
+
+
+def test_who_is_told_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that is silent for a minute is left at once, and the process that asks it ends."""
+    monkeypatch.setattr(before_start, "_places", lambda *_: time.sleep(60))
+    before, asked = children_of(os.getpid()), iter([False, False, True])
+    assert before_start.asked(SETTINGS, ("deduplicator",), lambda: next(asked)) is None
+    assert children_of(os.getpid()) == before
