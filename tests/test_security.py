@@ -57,7 +57,7 @@ class Stand:
 
     def environment(self, topic: str, source: tuple[str, Given], destination: tuple[str, Given] | None = None) -> dict[str, str]:
         """Of a service that enters both clusters so; the destination without security when nothing is said."""
-        found = settings(self.clusters, topic, {"connect_timeout_s": "3", "log_level": "DEBUG"})
+        found = settings(self.clusters, topic, {"log_level": "DEBUG"})
         for side, secured, way in (("SOURCE", self.source, source), ("DESTINATION", self.destination, destination)):
             if way is not None:
                 found[f"REO_{side}_BOOTSTRAP_SERVERS"] = secured.at(way[0])
@@ -122,7 +122,7 @@ def test_who_may_not_is_told_why(stand: Stand, topic: str, start: Start, case: s
         "certificate of another host": ("ELSEWHERE", tls[1]),
         "no certificate of our own": ("MUTUAL", tls[1]),
     }[case]
-    service = start(topic, "deduplicator", environment=stand.environment(topic, way))
+    service = start(topic, "deduplicator", environment=stand.environment(topic, way) | {"REO_CONNECT_TIMEOUT_S": "3"})
     stopped(service, 12, "AccessRefused", "the source cluster", words, "source.security_protocol")
     assert WRONG not in service.log
 
