@@ -219,7 +219,7 @@ class Faults:
             self.judge.is_source_history_lost = True
             (self.demanded if end - count <= copied else self.allowed).add(SourceTruncated.exit_code)
         else:
-            self.judge.forget(partition, end - count)
+            self.judge.look_again(partition)
         return f"partition {partition}: {count} of {end}, read to {read_to}, copied to {copied}"
 
     def _recreate_source(self, chance: random.Random, _: Child | None) -> str:

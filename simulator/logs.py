@@ -47,9 +47,3 @@ def data(cluster: Cluster, place: Place) -> list[int]:
     """The offsets of all records that are no markers."""
     log = cluster.log_of(*place)
     return [record.offset for record in log.records if record.kind == DATA] if log else []
-
-
-def version(cluster: Cluster, topic: str) -> tuple[object, ...]:
-    """Changes whenever another record can be seen."""
-    found = cluster.topics.get(topic)
-    return (found.id, *[(log.stable, log.begin) for log in found.logs]) if found else ()

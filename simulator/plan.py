@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, replace
 
 MOST_FAULTS = 6
-CALLS = 4000
+CALLS = 2500
 """Faults lie within so many calls of the processes after the first."""
 
 KINDS: dict[str, int] = {

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+SHOWN = 140
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,83 @@ def plant(name: str) -> None:
 
 
 def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any]) -> int:
-    """Look for one of them, or all; returns the exit code."""
+    """Look for one of them, or all, with the seeds from 1 on: after how many schedules each was found. Returns the exit code."""
     survived = 0
     for wrong in WRONGS:
         if name in (wrong.name, "all"):
             found = campaign(1, runs, processes, wrong.name, True)
             survived += not found.violations
-            seed, violation, _ = min(found.violations, default=(0, "NOT FOUND", []))
-            print(f"{found.runs:>7,}  {wrong.name}: {violation.splitlines()[0][:150]} (seed {seed})", flush=True)
+            seed, violation, _ = min(found.violations, default=(0, f"NOT FOUND in {found.runs:,}", []))
+            print(f"{seed or '-':>7}  {wrong.name}: {violation.splitlines()[0][:SHOWN]}", flush=True)
     return 1 if survived else 0
 
 
-WRONGS: tuple[Wrong, ...] = ()
+RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.check", "deduplicator.loop"
+INTERMEDIATE, DESTINATION, KEEPER, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.keeper", "deduplicator.start"
+RUN, WATCH, PLAN, FRONTIER, EPOCHS = "replicator.run", "replicator.watch", "replicator.plan", "common.frontier", "common.epochs"
+ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
+            sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
+        ):"""
+DROP = "            hole_first, hole_last = min(hole_first, source_offset), max(hole_last, source_offset)\n"
+RAISED = "max(clock_ms + AHEAD_MS, time_ms(max(known, default=0)) + 2)"
+WRONGS = (
+    # defects that the service once had
+    Wrong("s = 0 is accepted over an open hole", RULE, "(sequence == 0 and source_offset < hole_first)", "sequence == 0"),
+    Wrong("of an open hole only the lowest offset is kept", RULE, "(source_offset + 1, hole_last) if source_offset < hole_last else NO_HOLE", "NO_HOLE"),
+    Wrong("a gap of the intermediate topic is read over", LOOP, "if not batch.follows(work.next_offset):", "if False:"),
+    Wrong("two runs can have one epoch", PLAN, "machine.random_bits(epochs.RANDOM_BITS)", "0"),
+    Wrong("a truncated source that has grown again is not seen", "replicator.history", "    missing = {place for place, (last, _) in copied.items()",
+          "    return\n    missing = {place for place, (last, _) in copied.items()"),
+    Wrong("what is invisible is not written down", WATCH, "        if not self.settings.stop_at_end:  # there", "        if False:  # there"),
+    Wrong("what is set does not outbid a live run", EPOCHS, RAISED, "max(clock_ms, time_ms(max(known, default=0)) + 1)"),
+    Wrong("a loss at the destination is not seen while running", "deduplicator.destination_watch", "        if 0 <= end <= last_offset:", "        if False:"),
+    Wrong("a delivery below the last one is believed", DESTINATION, "    if offset < output.last_offset:", "    if False:"),
+    # the rule
+    Wrong("highest-seen rule", RULE, ACCEPT, "elif True:"),
+    Wrong("a hole moves the frontier", RULE, DROP, f"{DROP}            frontier = source_offset\n"),
+    Wrong("a hole becomes the link", RULE, DROP, f"{DROP}            link_offset, link_batch, link_sequence = source_offset, origin.batch, sequence\n"),
+    Wrong("the hole survives a takeover", RULE, "            hole_first, hole_last = NO_HOLE\n", ""),
+    Wrong("frontier one too high", RULE, "frontier = link_offset = source_offset", "frontier = link_offset = source_offset + 1"),
+    Wrong("the frontier's own record is accepted again", RULE, "source_offset <= frontier", "source_offset < frontier"),
+    Wrong("epoch ignored: an older run is believed", RULE, "if record_epoch < epoch:", "if False:"),
+    Wrong("sequence ignored", RULE, "sequence == link_sequence + 1 and ", ""),
+    Wrong("batch ignored", RULE, " and origin.batch == link_batch", ""),
+    Wrong("the link survives a takeover", RULE, "            link_offset = link_batch = link_sequence = -1\n", ""),
+    Wrong("the beginning of a batch is not believed", RULE, "(sequence == 0 and source_offset < hole_first)", "False"),
+    Wrong("a duplicate does not become the link", RULE, "if source_offset >= link_offset:", "if False:"),
+    Wrong("any duplicate becomes the link", RULE, "if source_offset >= link_offset:", "if True:"),
+    # the frontier
+    Wrong("the hole is not committed", FRONTIER, '"h": hole, ', '"h": None, '),
+    Wrong("frontier read one too high", FRONTIER, 'RuleState(fields["f"], ', 'RuleState(fields["f"] + 1, '),
+    Wrong("frontier read one too low", FRONTIER, 'RuleState(fields["f"], ', 'RuleState(max(-1, fields["f"] - 1), '),
+    Wrong("the epoch is not committed", FRONTIER, '"e": self.rule.epoch', '"e": 1'),
+    Wrong("the link is not committed", FRONTIER, '"l": link, ', '"l": None, '),
+    Wrong("the count of what was sent is not committed", FRONTIER, '"n": self.sent', '"n": 0'),
+    Wrong("what was sent is counted one short by the check", CHECK, "counted[place] < frontiers[place].sent",
+          "counted[place] < frontiers[place].sent - 1"),
+    Wrong("a torn transaction's records are written again", CHECK, "        return covered\n", "        return 0\n"),
+    # transactions and the loop
+    Wrong("a producer in doubt is not made again", TRANSACTION, '("open", "in doubt"): "new"', '("open", "in doubt"): "ready"'),
+    Wrong("an aborted transaction counts as open", TRANSACTION, '("open", "aborted"): "ready"', '("open", "aborted"): "open"'),
+    Wrong("no abort after an abortable error", TRANSACTION, "error.txn_requires_abort() and self.abort()", "error.txn_requires_abort()"),
+    Wrong("a late EndTxn may end the next transaction", TRANSACTION, '("prepared", "in doubt"): "new"', '("prepared", "in doubt"): "ready"'),
+    Wrong("a producer that lost something is used again", TRANSACTION, "        if self.lost(self.client) != self.lost_before:", "        if False:"),
+    Wrong("offsets are committed in another transaction than the records", DESTINATION, "        producer.send_offsets(offsets(), member)\n",
+          "        producer.send_offsets([], member)\n        producer.commit()\n        producer.begin()\n        producer.send_offsets(offsets(), member)\n"),
+    Wrong("no rewind after an abort", LOOP, "            self.partitions.read_again()\n", ""),
+    Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
+    Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
+    Wrong("the frontier of undecided output is believed", KEEPER, "                if decided:\n", "                if True:\n"),
+    Wrong("a first frontier is not committed before it is used", LOOP, "        while start.made:\n", "        while False:\n"),
+    Wrong("an anchor does not raise the epoch", START, "            state.frontier = anchored(state.frontier, epoch)\n            state.next_offset",
+          "            state.next_offset"),
+    # stage one
+    Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
+    Wrong("a run begins one beyond", PLAN, "frontier.rule.frontier + 1 for", "frontier.rule.frontier + 2 for"),
+    Wrong("a run begins two before the frontier", PLAN, "frontier.rule.frontier + 1 for", "max(0, frontier.rule.frontier - 1) for"),
+    Wrong("a run's epoch is not raised", PLAN, "epochs.of_run(int(self.clock() * 1000), read,", "epochs.of_run(0, [],"),
+    Wrong("a hole is not noticed by stage one", WATCH, "        if any(now - since > HOLE_S for _, since in self.hole_since.values()):", "        if False:"),
+    Wrong("a run that is superseded goes on", WATCH, "commit.frontier.rule.epoch > self.plan.epoch for", "False for"),
+    Wrong("a recreated source is not seen", "common.topics", "def check_identity(",
+          "def check_identity(*_: object) -> None:\n    return\n\n\ndef _check_identity("),
+)

@@ -18,6 +18,8 @@ FAULTS_END_S = 240.0
 """Faults whose call has not come by then do not happen."""
 COMPLETE_WITHIN_S = 900.0
 """After the last fault is over, everything is copied within this virtual time."""
+AFTERWARDS_S = 10.0
+"""So long nothing may follow what is complete."""
 MARKERS_S = 5.0
 """A committed transaction can be read when its markers are written, which is after the commit."""
 STEPS_MAX = 400_000
@@ -82,7 +84,7 @@ def _run(schedule: Schedule, system: System, judge: Judge, faults: Faults) -> st
     until = max(schedule.now, faults.over_at) + COMPLETE_WITHIN_S
     schedule.run(until, is_complete)
     if system.ended is None and not is_wrong() and is_complete():
-        schedule.run(schedule.now + 30.0, lambda: is_wrong() or system.ended is not None)  # nothing may follow
+        schedule.run(schedule.now + AFTERWARDS_S, lambda: is_wrong() or system.ended is not None)  # nothing may follow
     if system.ended == 0:
         schedule.run(schedule.now + MARKERS_S, is_wrong)
     return _verdict(schedule, system, judge, faults)

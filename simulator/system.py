@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulator.faults import Faults
 
 TOPIC, COPY = "orders", "copy"
-LOAD_S = 20.0
+LOAD_S = 10.0
 """The source is written to for about so long."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -76,6 +76,9 @@ class Log:
     """The log of a partition."""
 
     __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "opened", "producers", "records", "watchers")
+
+    changes: ClassVar[int] = 0
+    """How often any log has changed: who looks at all of them need not look when none did."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -195,6 +198,7 @@ class Log:
 
     def wake(self) -> None:
         """Tell who waits for records."""
+        Log.changes += 1
         for watcher in list(self.watchers):
             watcher.notify()
 
