@@ -118,7 +118,7 @@ def main() -> int:
     arguments.add_argument("--out", type=Path, help="a file that gets a JSON line")
     given = arguments.parse_args()
     if given.planted:
-        return planted.hunt(given.planted, given.runs, given.processes, campaign)
+        return planted.hunt(given.planted, given.runs, given.processes, campaign, given.out)
     started = time.monotonic()
     total = campaign(given.seed, given.runs, given.processes, "", first_only=False, seconds=given.seconds)
     seconds = time.monotonic() - started

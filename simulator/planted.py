@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def plant(name: str) -> None:
     sys.meta_path.insert(0, _Finder(wrong))
 
 
-def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any]) -> int:
+def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any], file: Path | None) -> int:
     """Look for one of them, or all, with the seeds from 1 on: after how many schedules each was found. Returns the exit code."""
     survived = 0
     for wrong in WRONGS:
@@ -69,6 +70,9 @@ def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any]) -> 
             found = campaign(1, runs, processes, wrong.name, True)
             survived += not found.violations
             seed, violation, _ = min(found.violations, default=(0, f"NOT FOUND in {found.runs:,}", []))
+            if file:
+                with file.open("a") as out:
+                    out.write(json.dumps({"name": wrong.name, "seed": seed, "runs": found.runs, "violation": violation}) + "\n")
             print(f"{seed or '-':>7}  {wrong.name}: {violation.splitlines()[0][:SHOWN]}", flush=True)
     return 1 if survived else 0
 
