@@ -6,7 +6,6 @@ With `--planted` a known wrong is put into the service first: then a violation i
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import logging
 import os
@@ -66,8 +65,6 @@ def seeds(begin: int, end: int) -> Part:
 
 def _begin_worker(name: str) -> None:
     logging.disable(logging.CRITICAL)
-    gc.disable()  # the stacks of dead processes are freed by hand
-    gc.enable()
     if name:
         planted.plant(name)
 
@@ -139,4 +136,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of strings is a decision too
+        os.execve(sys.executable, [sys.executable, "-m", "simulator", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
     sys.exit(main())
