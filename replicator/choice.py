@@ -142,21 +142,34 @@ def first_near(order: list[int], watermarks: Mapping[int, int], threshold: int) 
 
 def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
     """Single mode: this one or a Stop. Its identity comes first: the offsets of another topic are of no interest."""
-    for route, _, frontier in same.of_routes(prepared, frontiers):
-        topics.check_identity(frontier.source_identity, prepared[route])
+    _check_identities(prepared, frontiers)
     seen = candidates.look(settings, prepared)
     if isinstance(seen, ReoError):
         raise seen
     _noted(seen)
-    for route, place, frontier in same.of_routes(seen.sources, frontiers):
-        topics.check_identity(frontier.source_identity, seen.sources[route])  # it can have been made again since it was prepared
+    try:
+        _check_single(seen, frontiers)
+    except SourceTruncated:
+        again = candidates.look(settings)  # it can have been made again between two questions
+        if isinstance(again, Look):
+            _check_identities(again.sources, frontiers)
+        raise
+    return seen
+
+
+def _check_identities(sources: Sources, frontiers: Frontiers) -> None:
+    for route, _, frontier in same.of_routes(sources, frontiers):
+        topics.check_identity(frontier.source_identity, sources[route])
+
+
+def _check_single(seen: Look, frontiers: Frontiers) -> None:
+    for _, place, frontier in same.of_routes(seen.sources, frontiers):
         _check_beginning(seen, place, frontier)
         if seen.ends[place] <= frontier.rule.frontier:
             raise SourceTruncated(
                 f"{place} ends at offset {seen.ends[place]}, but records up to {frontier.rule.frontier} were copied: the source lost its newest records. "
                 "The copy has records that the source no longer has; copy to a new destination.topic")
     check_history(seen, frontiers)
-    return seen
 
 
 def check_history(seen: Look, frontiers: Frontiers) -> None:

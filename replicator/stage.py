@@ -160,8 +160,8 @@ class Stage:
     def _seen(self, watch: Watch) -> Event | None:
         try:
             return watch.verdict(watch.sample(self.planner.try_committed(watch.plan.starts)))
-        except TopicMissing:
-            watch.sources()  # a topic that was deleted in the middle of the sample is named here
+        except (TopicMissing, SourceTruncated):
+            watch.check_sources()  # a topic that was deleted, or made again, in the middle of the sample is named here
             raise
 
     def _drain(self, watch: Watch) -> Event:

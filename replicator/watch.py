@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common import machine, points, positions, topics
@@ -123,6 +124,10 @@ class Watch:
         topics.check_none_gone(self.plan.sources, sources)
         return sources
 
+    def check_sources(self) -> None:
+        """TopicMissing or SourceRecreated when a source is not what it was."""
+        self._check_identities(self.sources())
+
     def sample(self, commits: dict[Place, Committed]) -> Sample:
         """Ask both clusters; ClusterUnreachable while one is silent, TopicMissing when a source is gone."""
         client, at_source = self.clients.source_admin, self.at_source.values()
@@ -134,7 +139,7 @@ class Watch:
 
     def verdict(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source is another topic now."""
-        self._check_identities(sample)
+        self._check_identities(sample.sources)
         if self._has_lost_records(sample):
             return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
@@ -161,9 +166,9 @@ class Watch:
         grown = any(route not in self.plan.sources or source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items())
         return "grown" if grown else None
 
-    def _check_identities(self, sample: Sample) -> None:
+    def _check_identities(self, now: Mapping[Route, topics.Topic]) -> None:
         for route, source in self.plan.sources.items():
-            topics.check_identity(source.identity, sample.sources[route])
+            topics.check_identity(source.identity, now[route])
 
     def _has_lost_records(self, sample: Sample) -> bool:
         """Whether a partition ends before what was read of it; SourceTruncated when its last copied record is not there any more."""

@@ -271,9 +271,10 @@ class Faults:
             return ""
         count = chance.randint(1, min(4, self.system.destination.log(*place).end))
         self.judge.is_destination_history_lost = True
+        stable = self.system.destination.log(*place).stable
         lost = self.system.destination.lose_newest(*place, count, same_epoch=chance.random() < 0.3)
         ends = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
-        if any(record.kind == DATA for record in lost):
+        if any(record.kind == DATA and record.offset < stable for record in lost):  # what an open transaction loses, its marker can hide
             self.demanded = ends
         else:
             self.allowed |= ends

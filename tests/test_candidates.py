@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import machine
-from common.errors import SettingsInvalid, SourceRefused
+from common import candidates, machine
+from common.candidates import Look
+from common.errors import SettingsInvalid, SourceRecreated, SourceRefused, SourceTruncated
+from common.frontier import Frontier, RuleState
 from common.routes import Place
 from common.settings import load
-from replicator.choice import Choice, first_near
+from common.topics import Topic
+from replicator.choice import Choice, first_near, only
 from replicator.health import Health, judged
 from replicator.same import Placed, held
 
@@ -81,6 +85,19 @@ def test_a_process_that_is_started_again_knows_the_candidate_and_counts_on(tmp_p
     with pytest.raises(SourceRefused, match=r"source\.max_failovers=1 does not allow"):
         again._take(2)
     assert (begun(None).current, begun(None).failovers) == (None, 0)
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+def test_a_source_that_is_made_again_between_two_questions_is_called_that(monkeypatch: pytest.MonkeyPatch, made_again: bool) -> None:
+    """Described before, asked for its offsets after: it ends before what was copied, and it is another topic. One that is still the same has lost records."""
+    settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_MODE": "single"})
+    route, before = settings.routes()[0], Topic("orders", "one", 1, "cluster")
+    sources = {route: replace(before, topic_id="two") if made_again else before}
+    place = route.source(0)
+    monkeypatch.setattr(candidates, "look", lambda _, known=None: Look(settings, known or sources, {place: 0}, {place: 3}, {place: 3}))
+    frontiers = {Place(route.intermediate_topic, 0): Frontier(RuleState(9, 1, None), before.identity, 1, "", -1, 0)}
+    with pytest.raises(SourceRecreated if made_again else SourceTruncated):
+        only(settings, {route: before}, frontiers)
 
 
 def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
