@@ -85,7 +85,8 @@ def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
     assert clusters.differences(topic) == []
 
 
-@pytest.mark.parametrize("deaths", STAGE_ONE, ids=" ".join)
+@pytest.mark.parametrize("deaths", [
+    pytest.param(deaths, id=" ".join(deaths), marks=pytest.mark.long if "one: query started" in deaths else ()) for deaths in STAGE_ONE])
 def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
     """Killed at each of these points, and started again with nothing kept: the copy is exact, and the service ends as it should."""
     clusters.source.create(topic, PARTITIONS)
