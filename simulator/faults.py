@@ -224,11 +224,17 @@ class Faults:
 
     def _recreate_source(self, chance: random.Random, _: Child | None) -> str:
         count = logs.partitions(self.system.source, TOPIC)
+        if not self._has_frontiers():
+            return ""
         self.judge.is_source_history_lost = True
         self.demanded = {SourceRecreated.exit_code, TopicMissing.exit_code}
         self.system.source.delete_topic(TOPIC)
         self._later(chance.choice((0.0, 0.1, 5.0)), lambda: self.system.source.create_topic(TOPIC, count))
         return f"{count} partitions"
+
+    def _has_frontiers(self) -> bool:
+        """Whether it is written down which source is copied."""
+        return any(group.offsets for group in self.system.destination.groups.values())
 
     def _delete_between(self, chance: random.Random, _: Child | None) -> str:
         place = Place(PROXY, self._partition(chance))

@@ -126,7 +126,10 @@ class Group(GroupOffsets):
             self.share_out()
         else:
             self.leader = next(iter(self.members)) if self.leader == member_id else self.leader
-            self._prepare()
+            if self.state == "PREPARING_REBALANCING":  # who has joined need not do it again
+                self._complete_if_all()
+            else:
+                self._prepare()
 
     def _topics_partitions(self, members: Iterable[Member]) -> list[Place]:
         names = sorted({topic for member in members for topic in member.topics})
