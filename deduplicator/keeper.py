@@ -152,24 +152,29 @@ class KafkaKeeper:
         deadline = machine.monotonic() + undecided_s
         while True:
             self.in_group.pulse.beat()
+            decided = True
             try:
                 beginnings, ends = (ask(client, frontiers) for ask in (positions.beginnings, positions.ends))
                 decided = positions.ends(client, frontiers, committed_only=True) == ends
                 return held_against_data(self.in_group.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted, self.in_group.pulse.beat)
             except ClusterUnreachable as silent:
-                log.warning("the destination can not be held against the frontier yet: %s", silent)
-                self.in_group.pulse.wait("destination")
-                deadline = machine.monotonic() + undecided_s
-            except DestinationTruncated as missing:
+                if decided:
+                    log.warning("the destination can not be held against the frontier yet: %s", silent)
+                    self.in_group.pulse.wait("destination")
+                    deadline = machine.monotonic() + undecided_s
+                    continue
+                missing = str(silent)  # behind an open transaction nothing is handed out, and no end of the partition is said
+            except DestinationTruncated as truncated:
                 if decided:
                     raise
-                where = ", ".join(sorted(names))
-                if machine.monotonic() > deadline:
-                    raise HangingTransaction(f"a transaction on {where} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
-                                             "`reo recover` names the command that aborts it; then start again") from None
-                log.info("waiting for a transaction on %s to be decided: %s", where, missing)
-                self.in_group.pulse.wait("transaction")
-                machine.sleep(0.2)
+                missing = str(truncated)
+            where = ", ".join(sorted(names))
+            if machine.monotonic() > deadline:
+                raise HangingTransaction(f"a transaction on {where} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
+                                         "`reo recover` names the command that aborts it; then start again")
+            log.info("waiting for a transaction on %s to be decided: %s", where, missing)
+            self.in_group.pulse.wait("transaction")
+            machine.sleep(0.2)
 
 
 def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from common.errors import DestinationTruncated, HangingTransaction, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
+from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
 from common.routes import Place
 from simulator import logs
 from simulator.kafka import Cluster
@@ -268,7 +268,8 @@ class Faults:
         self.system.destination.delete_topic(COPY)
         self.system.destination.create_topic(COPY, count)
         self.judge.begin_again()
-        self.allowed.add(DestinationTruncated.exit_code)  # seen while running it is an end; a start copies it from the beginning
+        # seen while running it is an end, and so it is for who is given a partition where another worker went on; a start copies it from the beginning
+        self.allowed |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
         return f"{count} partitions"
 
     def _lose_destination(self, chance: random.Random, _: Child | None) -> str:
