@@ -244,6 +244,8 @@ def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: 
             raise TopicsUnfit(f"{doing}: {failed.args[0].str()}. Set topics.replication_factor to no more than the cluster has brokers") from None
         if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):  # another process was first
             raise translate(failed.args[0], doing) from None
+        if existing is None and not only_ask and (made := look_up(cluster, client, [wanted.topic]).get(wanted.topic)):
+            make(client, cluster, made, wanted)  # it may not have known of a partition that was added to the source since
 
 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:

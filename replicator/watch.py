@@ -148,7 +148,7 @@ class Watch:
         for place in self.plan.starts:
             self._move(place, sample, now)
         for place, commit in sample.commits.items():
-            self._note_hole(place, commit, now)
+            self._note_hole(place, commit, sample.intermediate_ends[place], now)
         if any(now - since > HOLE_S for _, since in self.hole_since.values()):
             return "hole"
         unread = {place for place in self.plan.starts if self._deleted_unread(place, sample)}  # before `_lag` looks for what is left
@@ -200,13 +200,20 @@ class Watch:
             self.positions[place] = reached
             self.moved_at[place] = now
 
-    def _note_hole(self, place: Place, commit: Committed, now: float) -> None:
-        """Stage two says in its commit that a hole is open, whatever is still to be read behind it. One that is being filled moves."""
-        rule = commit.frontier.rule
-        if rule.hole is None or rule.epoch != self.plan.epoch:
+    def _note_hole(self, place: Place, commit: Committed, end: int, now: float) -> None:
+        """Stage two says in its commit that a hole is open, whatever is still to be read behind it. One that is being filled moves.
+
+        Or it has read everything, and its frontier is below what was written: the intermediate topic has lost its newest records.
+        """
+        rule, first = commit.frontier.rule, -1
+        if rule.hole is not None and rule.epoch == self.plan.epoch:
+            first = rule.hole.first
+        elif commit.intermediate_offset >= end and rule.frontier < self.written_up_to.get(place, -1):
+            first = rule.frontier + 1
+        if first < 0:
             self.hole_since.pop(place, None)
-        elif place not in self.hole_since or self.hole_since[place][0] != rule.hole.first:
-            self.hole_since[place] = rule.hole.first, now
+        elif place not in self.hole_since or self.hole_since[place][0] != first:
+            self.hole_since[place] = first, now
 
     def _deleted_unread(self, place: Place, sample: Sample) -> bool:
         """Whether the source has deleted offsets that this run has not written and not found empty. The next plan tells how many.
