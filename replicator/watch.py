@@ -5,8 +5,8 @@ is left out. How far stage one is, is the origin of the newest record on the int
 From the two, and from the source's own offsets, `verdict` finds what only a new run mends.
 
 A source that loses records ends before what was read of it; when it has grown again between two samples, its offsets say nothing. But records are lost
-only with a new leader, or while a broker is away: after either, the records that were copied last as of the sample before are compared with the source
-(`replicator.history`).
+only with a new leader, or while a broker is away: after either, the records that were copied last are compared with the source (`replicator.history`), as of
+the sample before and as of now, until all is copied that was written before it.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ class Watch:
     """The ends of the intermediate partitions before the run."""
     copied: dict[Place, history.Copied] = field(init=False)
     """By source partition, what was copied last as of the sample before."""
+    doubtful: dict[Place, int] = field(default_factory=dict)
+    """After something with which a loss can begin, the source offset up to which records were written before it: they can be copied since."""
     leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     """By source partition, as of the sample before."""
     sampled_at: float = field(default_factory=machine.monotonic)
@@ -177,11 +179,20 @@ class Watch:
         if short:  # the last stable offset may be behind a first frontier, while a transaction is open
             ends = positions.ends(self.clients.source_admin, short)
             short = {there for place, there in self.at_source.items() if there in short and ends[there] < self.positions[place]}
+        frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
+        copied = same.copied(self.plan.sources, frontiers)
         if short or leader_epochs != self.leader_epochs or machine.monotonic() > self.sampled_at + OUTAGE_S:
-            history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, self.copied)
-        self.copied |= same.copied(self.plan.sources, {place: commit.frontier for place, commit in sample.commits.items()})
+            self._check_history(self.copied)
+            self.doubtful = dict(self.positions)
+        if self.doubtful:
+            self._check_history(copied)
+            self.doubtful = {place: end for place, end in self.doubtful.items() if place not in frontiers or frontiers[place].rule.frontier + 1 < end}
+        self.copied |= copied
         self.leader_epochs, self.sampled_at = leader_epochs, machine.monotonic()
         return bool(short)
+
+    def _check_history(self, copied: dict[Place, history.Copied]) -> None:
+        history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, copied)
 
     def _move(self, place: Place, sample: Sample, now: float) -> None:
         """Note what this run has written: the newest record says so, or, when all of it is purged already, the frontier."""

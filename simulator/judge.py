@@ -144,8 +144,11 @@ class Judge:
 
     def begin_again(self) -> None:
         """The destination is another topic now."""
-        for copy in self.copies.values():
+        for partition, copy in self.copies.items():
             copy.next = copy.seen_to = 0
+            there = logs.data(self.system.source, Place(self.system.topic, partition))
+            for wanted in copy.expected:
+                wanted.is_optional = wanted.offset not in there
 
     def look_again(self, partition: int) -> None:
         """The source has lost offsets of which nothing was read: what is not copied yet is what can be seen there now. (A lost marker hides records.)"""
