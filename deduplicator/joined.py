@@ -13,6 +13,8 @@ from deduplicator.intermediate import Intermediate
 
 WITHIN_S = 30.0
 """A member that needs longer is none: joining takes a second, and this protocol does not wait for other members."""
+STANDING_S = 5.0
+"""It is looked at every second: a process that does not for so long stood still (SIGSTOP, a paused machine), or its cluster was silent."""
 
 
 class Joined:
@@ -22,14 +24,19 @@ class Joined:
         self.group = group
         self.intermediate = intermediate
         self.done = not intermediate.incremental
-        self.by = machine.monotonic() + WITHIN_S
+        self.seen_at = machine.monotonic()
+        self.by = self.seen_at + WITHIN_S
 
     def see(self) -> None:
         """SettingsInvalid when the time is over and the cluster answers; a cluster that is silent is waited for."""
         self.done = self.done or self.intermediate.is_member
-        if self.done or machine.monotonic() < self.by:
+        now = machine.monotonic()
+        stood_still, self.seen_at = now > self.seen_at + STANDING_S, now
+        if self.done or (now < self.by and not stood_still):
             return
-        self.by = machine.monotonic() + WITHIN_S
+        self.by = now + WITHIN_S
+        if stood_still:  # it has not waited, and its group has not been asked
+            return
         try:
             self.group.assigned()
         except ClusterUnreachable:

@@ -53,6 +53,8 @@ class Faults:
 
     def on_call(self, process: Process) -> None:
         """A process gives control back: does the faults whose call this is."""
+        if not self.system.children:
+            return  # the source is written to before the service begins
         self.calls += 1
         while self.coming and self.coming[0].at_call <= self.calls:
             fault = self.coming[0]
