@@ -162,7 +162,7 @@ def simulated(rows: list[Row]) -> list[str]:
            "destination has to be a prefix of what can be read at the source.")
     what = (f"**{total['runs']:,} schedules, {found} came out wrong**: {counted.total():,} faults of {len(counted)} kinds, {total['compared']:,} records "
             f"compared, {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in {total['seconds'] / 60:,.0f} minutes "
-            f"({60 * total['runs'] / total['seconds']:,.0f} schedules a minute, beside other work). Seeds {seeds} (`make simulate SEED= RUNS=`).")
+            f"({60 * total['runs'] / total['seconds']:,.0f} schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`).")
     lines = ["## Simulated", "", how, "", what, "", "| fault | times |", "|---|---:|"]
     lines += [f"| {kind} | {number:,} |" for kind, number in counted.most_common()]
     lines += ["", "| how the service ended | schedules |", "|---|---:|", *(f"| {end} | {number:,} |" for end, number in ends.most_common()), ""]
