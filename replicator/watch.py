@@ -185,7 +185,7 @@ class Watch:
             self._check_history(self.copied)
             self.doubtful = dict(self.positions)
         if self.doubtful:
-            self._check_history(copied)
+            self._check_history({place: last for place, last in copied.items() if last != self.copied.get(place)})  # the others were compared by then
             self.doubtful = {place: end for place, end in self.doubtful.items() if place not in frontiers or frontiers[place].rule.frontier + 1 < end}
         self.copied |= copied
         self.leader_epochs, self.sampled_at = leader_epochs, machine.monotonic()
