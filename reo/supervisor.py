@@ -42,6 +42,11 @@ MENDED_BY_WAITING = ClusterUnreachable.exit_code
 PACKAGES = Path(__file__).parent.parent
 
 
+def ends_service(code: int, stop_at_end: bool) -> bool:
+    """Whether the service ends with this exit code of a child; otherwise the child is started again."""
+    return (code == 0 and stop_at_end) or (code in stop_codes() and code != MENDED_BY_WAITING)
+
+
 @dataclass(slots=True)
 class Child:
     """One process of a stage, and how often it has died lately."""
@@ -119,11 +124,11 @@ class Supervisor:
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
         child.process = None
-        if code == 0 and self.settings.stop_at_end:
-            log.info("%s has copied all there was", child.name)
-            self.ended = 0
-        elif code in stop_codes() and code != MENDED_BY_WAITING:
-            log.error("%s ended with exit code %d, which a restart does not mend: the service ends", child.name, code)
+        if ends_service(code, self.settings.stop_at_end):
+            if code:
+                log.error("%s ended with exit code %d, which a restart does not mend: the service ends", child.name, code)
+            else:
+                log.info("%s has copied all there was", child.name)
             self.ended = code
         else:
             log.warning("%s ended (%s); it is started again in %.1f s", child.name,

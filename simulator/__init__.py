@@ -8,7 +8,7 @@ In the order in which a schedule is made and judged:
     system.py    two clusters, the service's processes and their restarts, the writers at the source
     query.py     stage one's Spark query: batches, tasks, producer batches, and what goes wrong with them
     kafka/       the clusters, and confluent-kafka's clients (compared with real brokers: tests/test_simulated_kafka.py)
-    faults.py    what a fault does, and which end of the service it allows or demands
+    faults.py    what a fault does; harms.py: to clusters and topics, and which end of the service that allows or demands
     judge.py     what has to be true after every step; logs.py: reading what no process can
     planted.py   known wrongs, to see that they are found
 

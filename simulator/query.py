@@ -49,9 +49,7 @@ class Engine:
 
     def __init__(self, system: System, driver: Process) -> None:
         self.system = system
-        self.driver = driver
         self.process = Process(f"jvm of {driver.name}", driver.clock_offset_s)
-        system.jvms.append(self)
         system.schedule.start(self.process, lambda: system.schedule.sleep(FOREVER_S))
 
     def slots(self) -> int:
@@ -176,7 +174,6 @@ class Task:
         self.is_interrupted = False
         self.repeated: Task | None = None
         """The attempt that was begun in this one's place."""
-
         self.is_read = False
 
     @property

@@ -34,8 +34,6 @@ class Process:
     """Of a frozen process, those whose time came meanwhile."""
     on_end: Callable[[BaseException | None], None] | None = None
     """Called when the main task ends by itself, with what it raised; not when it is killed."""
-    calls: int = 0
-    """How often it has given control back: the place of a fault in its life."""
 
 
 class Task:
@@ -128,7 +126,6 @@ class Schedule:
 
     def _pause(self, until: float) -> None:
         task = self._running()
-        task.process.calls += 1
         if self.on_call:
             self.on_call(task.process)
         self.push(until, task)

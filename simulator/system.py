@@ -1,7 +1,6 @@
 """One system: two clusters, the service's processes with what restarts them, and those who write to the source.
 
-The processes run the service's own code. What starts them again does what `reo.supervisor` does with an exit code: 0 and a named
-stop are the end of the service, everything else is a new process after a backoff.
+The processes run the service's own code; what follows an exit code is `reo.supervisor`'s to say.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common import settings as settings_module
-from common.errors import ReoError, stop_codes
+from common.errors import ReoError
 from common.routes import Place
 from common.settings import Settings
 from deduplicator import worker
-from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, MENDED_BY_WAITING
+from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, ends_service
 from replicator import stage
 from simulator import logs
 from simulator.kafka import Cluster, Network
@@ -42,7 +41,6 @@ class Child:
     process: Process | None = None
     backoff_s: float = BACKOFF_FIRST_S
     is_wanted: bool = True
-    starts: int = 0
     engine: Engine | None = None
     """Of stage one, its JVM."""
     is_told_to_stop: bool = False
@@ -62,7 +60,6 @@ class System:
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
         self.network.clusters = {"source:9092": self.source, "destination:9092": self.destination}
         self.faults: Faults
-        self.jvms: list[Engine] = []
         self.children: list[Child] = []
         self.ended: int | None = None
         """The exit code of the service."""
@@ -129,7 +126,6 @@ class System:
         """A new process of it."""
         if self.ended is not None or not child.is_wanted or (child.process and child.process.is_alive):
             return
-        child.starts += 1
         child.is_told_to_stop = False
         child.process = Process(child.name, self.plan.clock_offsets_s[child.host])
         child.process.on_end = lambda raised: self._ended(child, raised)
@@ -154,7 +150,7 @@ class System:
             child.engine = None
         if raised is not None and not isinstance(raised, ReoError):
             self.faults.unexpected(child.name, raised)
-        if (code == 0 and self.plan.stop_at_end and not child.is_told_to_stop) or (code in stop_codes() and code != MENDED_BY_WAITING):
+        if ends_service(code, self.plan.stop_at_end and not child.is_told_to_stop):
             self.ended, self.why = code, said
             self.stop()
         else:

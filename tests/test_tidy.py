@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "bench", "fuzz", "faults", "reference")
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "simulator", "bench", "fuzz", "faults", "reference")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES_MAX, FUNCTION_LINES_MAX = 300, 70
@@ -19,6 +19,7 @@ FORBIDDEN = {
     "deduplicator": {"replicator", "reo", "proof", "tests", "pyspark"},
     "reo": {"proof", "tests", "pyspark"},
     "proof": {"reo", "bench", "tests", "pyspark"},
+    "simulator": {"proof", "tests", "pyspark"},
     "bench": {"pyspark"},
     "faults": {"replicator", "pyspark"},
     "fuzz": {"replicator", "reo", "proof", "bench", "tests", "pyspark"},
