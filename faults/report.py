@@ -184,7 +184,7 @@ def planted(rows: list[Row]) -> list[str]:
 def older(page: str, title: str) -> list[str]:
     """A section of the page as it stands, said to be of an earlier campaign."""
     _, found, rest = page.partition(f"\n## {title}\n")
-    said = "*From an earlier campaign.*"
+    said = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
     body = rest.split("\n## ", 1)[0].strip().removeprefix(said).strip()
     return [f"## {title}", "", said, "", body, ""] if found else []
 
