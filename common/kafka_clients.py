@@ -179,7 +179,7 @@ def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,  # the only way to know that nothing visible follows: offsets also count markers and aborted records
-        "fetch.message.max.bytes": 10_485_760,
+        "fetch.message.max.bytes": 1_048_576,  # one record is looked for mostly: a slow line carries what lies behind it as well
         "fetch.wait.max.ms": 20,  # what is asked for is there already; waiting is for the end of a partition only
         **more,
     })

@@ -1,5 +1,8 @@
 """One client connection through the proxy: two pumps, one for each direction, that pass whole frames on.
 
+Between the side that sends and its pump lies a line, in which each frame waits for its delay. Frames wait beside each other, as on a long way, and not
+one after the other, as on a slow one.
+
 Whatever ends one pump ends the connection on both sides, with one exception: a held request outlives its client. The upstream side stays open until the
 request was released and the broker has answered it, as if it had been on its way in a slow network all the time.
 """
@@ -15,16 +18,26 @@ from faults.requests import LENGTH, Request, correlation_id, parse
 from faults.rule import Rule
 
 Stream = tuple[StreamReader, StreamWriter]
+Line = asyncio.Queue[tuple[float, bytes | None]]
+"""Frames, each with when it arrives; None when the sender has closed."""
 Send = Callable[[StreamWriter, bytes], Awaitable[None]]
+IN_FLIGHT = 64
+"""How many frames a line holds; the sender waits for the next."""
 
 
 class Connection:
-    """From a client that was accepted to the broker. `struck` counts a request and says which rule strikes it; `flow` is what both directions wait for."""
+    """From a client that was accepted to the broker. `struck` counts a request and says which rule strikes it; `flow` is what both directions wait for.
 
-    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], Rule | None], flow: Callable[[], Awaitable[object]], send: Send) -> None:
+    `delay_s` is asked for each frame: how long it is on its way.
+    """
+
+    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], Rule | None], delay_s: Callable[[], float],
+                 flow: Callable[[], Awaitable[object]], send: Send) -> None:
         self.client_reader, self.client = client
         self.upstream_reader, self.upstream = upstream
-        self.struck, self.flow, self.send = struck, flow, send
+        self.struck, self.delay_s, self.flow, self.send = struck, delay_s, flow, send
+        self.requests: Line = asyncio.Queue(IN_FLIGHT)
+        self.answers: Line = asyncio.Queue(IN_FLIGHT)
         self.pumps: list[asyncio.Task[None]] = []
         self.owed: dict[int, Rule] = {}
         self.held_ids: set[int] = set()
@@ -36,12 +49,13 @@ class Connection:
 
     async def run(self) -> None:
         """Pass frames until one side is closed or a rule cuts."""
+        readers = [asyncio.create_task(self._read(self.client_reader, self.requests)), asyncio.create_task(self._read(self.upstream_reader, self.answers))]
         self.pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
         try:
             await asyncio.wait(self.pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for pump in self.pumps:
-                pump.cancel()
+            for task in (*self.pumps, *readers):
+                task.cancel()
             self.client.close()
             self.upstream.close()
 
@@ -56,7 +70,7 @@ class Connection:
 
     async def _requests(self) -> None:
         """Client to broker."""
-        while (frame := await self._frame(self.client_reader)) is not None:
+        while (frame := await self._frame(self.requests)) is not None:
             request = parse(frame)
             rule = self.struck(request)
             if rule is not None:
@@ -75,7 +89,7 @@ class Connection:
 
     async def _answers(self) -> None:
         """Broker to client."""
-        while (frame := await self._frame(self.upstream_reader)) is not None:
+        while (frame := await self._frame(self.answers)) is not None:
             answered = correlation_id(frame)
             rule = self.owed.pop(answered, None)
             if rule is not None:
@@ -86,11 +100,20 @@ class Connection:
             self.held_ids.discard(answered)
             self.held_answered.set()
 
-    async def _frame(self, reader: StreamReader) -> bytes | None:
-        """The next frame without its length; None when the sender has closed. Neither is noticed while nothing flows."""
-        frame = None
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            frame = await reader.readexactly(LENGTH.unpack(await reader.readexactly(LENGTH.size))[0])
+    async def _read(self, reader: StreamReader, line: Line) -> None:
+        """Put what a side sends on its line, as whole frames without their length."""
+        frame: bytes | None = b""
+        while frame is not None:
+            frame = None
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                frame = await reader.readexactly(LENGTH.unpack(await reader.readexactly(LENGTH.size))[0])
+            await line.put((asyncio.get_running_loop().time() + self.delay_s(), frame))
+
+    async def _frame(self, line: Line) -> bytes | None:
+        """The next frame that arrives; None when the sender has closed. Neither is noticed while nothing flows."""
+        arrives, frame = await line.get()
+        if (left_s := arrives - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(left_s)
         await self.flow()
         return frame
 

@@ -30,7 +30,7 @@ ANSWER_S = 10
 class Proxy:
     """Listens on `port` from the start (it goes into the broker's advertised listeners), and passes on to `upstream_port` between `start` and `close`.
 
-    `delay_s` is waited before each chunk (CHUNK_BYTES) in each direction; `bytes_per_s`, if not 0, bounds each direction of each connection.
+    Each request and each answer is `delay_s` on its way, whatever its size; `bytes_per_s`, if not 0, bounds each direction of each connection.
     """
 
     def __init__(self, upstream_port: int, delay_s: float = 0, bytes_per_s: int = 0) -> None:
@@ -120,7 +120,7 @@ class Proxy:
         except OSError:  # the broker is down: so is its proxy
             writer.close()
             return
-        connection = Connection((reader, writer), upstream, self._struck, self._flowing.wait, self._send)
+        connection = Connection((reader, writer), upstream, self._struck, lambda: self.delay_s, self._flowing.wait, self._send)
         self._connections.add(connection)
         try:
             with contextlib.suppress(asyncio.CancelledError):
@@ -136,8 +136,8 @@ class Proxy:
     async def _send(self, writer: StreamWriter, frame: bytes) -> None:
         for begin in range(0, len(frame), CHUNK_BYTES):
             chunk = frame[begin:begin + CHUNK_BYTES]
-            if self.delay_s or self.bytes_per_s:
-                await asyncio.sleep(self.delay_s + (len(chunk) / self.bytes_per_s if self.bytes_per_s else 0))
+            if self.bytes_per_s:
+                await asyncio.sleep(len(chunk) / self.bytes_per_s)
             await self._flowing.wait()
             writer.write(chunk)
             await writer.drain()
