@@ -55,6 +55,27 @@ class Batch:
         begins = [*(message.offset() for message in self.messages[:1]), *(said.intermediate_offset for said in self.said[:1])]
         return min(begins) == next_offset and self.next_offset == next_offset + len(self.messages) + len(self.said)
 
+    def parse(self, partition: int) -> None:
+        """Read the origins; what is none of this partition is looked at by itself: a read-up-to record, or a ForeignRecord with what is wrong and where."""
+        try:
+            names, values = zip(*[own[-1] for own in self.headers], strict=True)
+            parsed = origins.parse_all(values)
+            if set(names) == {origins.HEADER} and {origin.source_partition for origin in parsed} == {partition}:
+                self.origins = parsed
+                return
+        except (TypeError, ValueError, IndexError):
+            pass
+        messages, headers = self.messages, self.headers
+        self.messages, self.headers, self.origins = [], [], []
+        for message, own in zip(messages, headers, strict=True):
+            read_up_to = read_up_to_of(message)
+            if read_up_to is not None:
+                self.said.append(Said(len(self.messages), message.offset(), read_up_to))
+                continue
+            self.origins.append(origin_of(message))
+            self.messages.append(message)
+            self.headers.append(own)
+
     def records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
         """The source's records at these positions of the batch; `zero_timestamp_ms` is written in place of timestamp 0."""
         messages, headers, parsed = self.messages, self.headers, self.origins
@@ -82,7 +103,6 @@ class Batch:
 def by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
     """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
     batches: dict[Place, Batch] = {}
-    parse = origins.parse
     topic, partition, batch = "", -1, Batch()
     try:
         found = all_headers(messages)
@@ -92,19 +112,8 @@ def by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
         if message.partition() != partition or message.topic() != topic:  # the client hands out what it fetched: partition by partition
             topic, partition = message.topic(), message.partition()
             batch = batches.setdefault(Place(topic, partition), Batch())
-        try:
-            name, value = headers[-1]  # type: ignore[index]  # None is the case of the except
-            origin = parse(value)  # type: ignore[arg-type]  # and of a header without a value
-            ours = name == origins.HEADER and origin.source_partition == partition
-        except (TypeError, ValueError, IndexError):
-            ours = False
-        if not ours:
-            read_up_to = read_up_to_of(message)
-            if read_up_to is not None:
-                batch.said.append(Said(len(batch.messages), message.offset(), read_up_to))
-                continue
-            origin = origin_of(message)  # the same checks at leisure: raises, with what is wrong and where
         batch.messages.append(message)
         batch.headers.append(headers or [])
-        batch.origins.append(origin)
+    for place, batch in batches.items():
+        batch.parse(place.partition)
     return batches

@@ -1,7 +1,6 @@
 """Consumed records made of bytes: what `deduplicator.unwrap` is given, without a broker.
 
-One record a line, because compact JSON has no line breaks: a flipped byte then changes one record and not how all others are cut.
-The first byte of a line says which partition and what stands around the header; the rest of the line is the header's value.
+The first byte of a record says which partition and what stands around the header, the second one how long the header's value is; then comes the value.
 """
 
 from __future__ import annotations
@@ -63,15 +62,17 @@ class Message:
 def messages(data: bytes) -> Iterator[Message]:
     """The records that the bytes stand for; each partition's offsets are consecutive."""
     next_offsets = [0] * PARTITIONS
-    for line in filter(None, data.split(b"\n")):
-        partition = line[0] % PARTITIONS
-        yield Message(next_offsets[partition], partition, _headers(line[0] >> 2 & 3, line[1:]))
+    while len(data) >= 2:
+        head, length = data[:2]
+        partition = head % PARTITIONS
+        yield Message(next_offsets[partition], partition, _headers(head >> 2 & 3, data[2:2 + length]))
         next_offsets[partition] += 1
+        data = data[2 + length:]
 
 
-def line(partition: int, layout: int, value: bytes) -> bytes:
+def framed(partition: int, layout: int, value: bytes) -> bytes:
     """One record's bytes; `layout` as in `_headers`."""
-    return bytes([0x30 | layout << 2 | partition]) + value
+    return bytes([layout << 2 | partition, len(value)]) + value
 
 
 def _headers(layout: int, value: bytes) -> Headers | None:
@@ -79,7 +80,7 @@ def _headers(layout: int, value: bytes) -> Headers | None:
     if layout == 0:
         return [(HEADER, value)]
     if layout == 1:
-        return [USERS, (HEADER, b"{}"), (HEADER, value)]
+        return [USERS, (HEADER, b"mine"), (HEADER, value)]
     if layout == 2:
         return [(HEADER, value), USERS]
     return [(HEADER, None)] if value else None

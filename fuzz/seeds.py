@@ -11,25 +11,26 @@ import orjson
 
 from common import client_options, mirror_names
 from common.frontier import Frontier, Hole, Link, RuleState
+from common.origin import Origin, encode
 from common.settings_table import SETTINGS
-from fuzz.messages import line
+from fuzz.messages import framed
 from fuzz.targets import BEFORE, FORMS, GIVEN, IDENTITY
 
 EPOCH = BEFORE.rule.epoch
 
 
 def origin(partition: int = 0, source_offset: int = 11, epoch: int = EPOCH, batch: int = 7, sequence: int = 4, timestamp_ms: int = 1_357_034_400_000) -> bytes:
-    """The text that `replicator.wrap` builds inside Spark."""
-    return (f'{{"p":{partition},"o":{source_offset},"t":{timestamp_ms},"k":0,"e":{epoch},"b":{batch},"s":{sequence},"i":"{IDENTITY}"}}').encode()
+    """What `replicator.wrap` builds inside Spark."""
+    return encode(Origin(partition, source_offset, timestamp_ms, 0, epoch, batch, sequence, IDENTITY))
 
 
 ORIGINS = (origin(), origin(3, 2**63 - 1, 2**63 - 1, 2**63 - 1, 2**33 - 1, -1), origin(timestamp_ms=0), origin(1, 0, EPOCH + 1, 0, 0))
 BATCHES = (
-    b"\n".join((line(0, 0, origin()), line(1, 1, origin(1)), line(0, 0, origin(0, 12, sequence=5)))),
-    b"\n".join((line(2, 1, origin(2, 30, EPOCH + 1, 9, 0)), line(2, 0, origin(2, 31, EPOCH + 1, 9, 1)), line(2, 0, origin(2, 40)))),  # a new run, then a zombie
-    b"\n".join((line(0, 0, origin(0, 9, batch=8, sequence=0)), line(0, 0, origin(0, 11, batch=8, sequence=1)))),  # a duplicate becomes the link
-    b"\n".join((line(0, 0, origin(0, 15, sequence=9)), line(0, 0, origin(0, 16, batch=8, sequence=0)))),  # a hole, and a batch that cannot begin behind it
-    line(3, 0, origin(3)), line(0, 2, origin()), line(0, 3, b""), line(0, 3, b"x"), line(1, 0, origin(0)),
+    b"".join((framed(0, 0, origin()), framed(1, 1, origin(1)), framed(0, 0, origin(0, 12, sequence=5)))),
+    b"".join((framed(2, 1, origin(2, 30, EPOCH + 1, 9, 0)), framed(2, 0, origin(2, 31, EPOCH + 1, 9, 1)), framed(2, 0, origin(2, 40)))),  # a run, a zombie
+    b"".join((framed(0, 0, origin(0, 9, batch=8, sequence=0)), framed(0, 0, origin(0, 11, batch=8, sequence=1)))),  # a duplicate becomes the link
+    b"".join((framed(0, 0, origin(0, 15, sequence=9)), framed(0, 0, origin(0, 16, batch=8, sequence=0)))),  # a hole, and a batch that cannot begin behind it
+    framed(3, 0, origin(3)), framed(0, 2, origin()), framed(0, 3, b""), framed(0, 3, b"x"), framed(1, 0, origin(0)),
 )
 FRONTIERS = (
     BEFORE,
@@ -59,6 +60,10 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
 }
 _JSON = (b"true", b"false", b"null", b"1.0", b"-1", b"-0", b"1e3", b"9223372036854775807", b"9223372036854775808", b"[]", b"{}", b'"',
          b"\\ud800", b"\\u0000", b":", b",")
+_NUMBERS = (
+    *(sign + rest * length for sign, rest in ((b"\x7f", b"\xff"), (b"\x80", b"\0"), (b"\xff", b"\xff"), (b"\0", b"\0")) for length in (0, 3, 7)),
+    b"\x01", b"\x02")
+"""The ends of the ranges of integers, in network byte order."""
 _NAMES = (*(name.encode() + b"=" for setting in SETTINGS for name in setting.environment), *(name.encode() + b"=" for name in sorted(mirror_names.VARIABLES)),
           *(client_options.prefix(name).encode() for name in client_options.GUARDED))
 _KEYS = tuple(part.encode() for part in sorted({part for setting in SETTINGS for part in setting.name.split(".")}))
@@ -66,8 +71,8 @@ _VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc
            b"\n[source]\n", b"topic", b"None", b"- ", b": ", b" = ", b"&a ", b"*a", b"<<: ",
            *(choice.encode() for setting in SETTINGS for choice in setting.choices))
 WORDS: Mapping[str, tuple[bytes, ...]] = {
-    "origin_header": tuple(f'"{name}":'.encode() for name in "potkebsi") + _JSON,
-    "records": tuple(f'"{name}":'.encode() for name in "potkebsi") + _JSON + ORIGINS + (b"\n0",),
+    "origin_header": _NUMBERS,
+    "records": _NUMBERS + ORIGINS + tuple(framed(partition, layout, b"") for partition in range(4) for layout in range(4)),
     "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdn") + _JSON,
     "environment": _NAMES + _VALUES + tuple(value.encode() for value in GIVEN.values()),
     "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FORMS),

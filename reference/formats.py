@@ -5,6 +5,7 @@ Names and ranges are the code's; what each field means is said here, and a field
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import get_args
 
@@ -12,18 +13,25 @@ import msgspec
 import orjson
 
 from common import frontier
-from common.origin import Origin
+from common.origin import LAYOUT
 from common.read_up_to import ReadUpTo
 
-ORIGIN = {
-    "p": "source partition", "o": "source offset", "t": "source timestamp, ms since 1970 UTC", "k": "its kind: -1 none, 0 create time, 1 log-append time",
-    "e": "epoch of the run that wrote the record", "b": "batch: Spark's batch timestamp, ms; one value for all tasks of a batch",
-    "s": "sequence in the Spark task: 0, 1, 2 … for one partition in one batch",
-    "i": "identity of the source topic: 16 hexadecimal digits of SHA-256 of cluster id and topic id",
+ORIGIN: Mapping[str, tuple[str, str]] = {
+    "version": ("B", "1"),
+    "identity": ("8s", "of the source topic: the first 8 bytes of SHA-256 of cluster id and topic id; elsewhere these are 16 hexadecimal digits"),
+    "epoch": ("q", "of the run that wrote the record"),
+    "partition": ("i", "source partition"),
+    "kind": ("b", "of the timestamp: -1 none, 0 create time, 1 log-append time"),
+    "offset": ("q", "source offset"),
+    "timestamp": ("q", "source timestamp, ms since 1970 UTC"),
+    "batch": ("q", "Spark's batch timestamp, ms; one value for all tasks of a batch"),
+    "sequence": ("q", "in the Spark task: 0, 1, 2 … for one partition in one batch"),
 }
+"""By field, in order: its code in Python's `struct`, and its meaning."""
 READ_UP_TO = {
-    "p": ORIGIN["p"], "o": "the last source offset of which there is nothing to copy", "f": "the frontier that it follows, -1 for none", "e": ORIGIN["e"],
-    "i": ORIGIN["i"], "x": "whether filter.sql may have left records out there",
+    "p": "source partition", "o": "the last source offset of which there is nothing to copy", "f": "the frontier that it follows, -1 for none",
+    "e": "epoch of the run that wrote the record", "i": "identity of the source topic: 16 hexadecimal digits",
+    "x": "whether filter.sql may have left records out there",
 }
 FRONTIER = {
     "v": "version of this format", "f": "frontier: up to this source offset everything is copied, or nothing is to be; -1 for none",
@@ -41,8 +49,15 @@ EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.L
 
 
 def origin_table() -> str:
-    """The fields of the origin header."""
-    return _table(ORIGIN, _ranges(Origin))
+    """The bytes of the origin header."""
+    if ">" + "".join(code for code, _ in ORIGIN.values()) != LAYOUT.format:
+        raise SystemExit(f"reference/formats.py: the origin's layout is {LAYOUT.format}, the fields that are described here have another")
+    lines, begin = ["| byte | bytes | field | |", "|---:|---:|---|---|"], 0
+    for name, (code, meaning) in ORIGIN.items():
+        length = struct.calcsize(f">{code}")
+        lines.append(f"| {begin} | {length} | {name} | {meaning} |")
+        begin += length
+    return "\n".join(lines)
 
 
 def read_up_to_table() -> str:
@@ -62,7 +77,7 @@ def _table(meanings: Mapping[str, str], kinds: Mapping[str, str]) -> str:
     return "\n".join(["| field | JSON | meaning |", "|---|---|---|", *(f"| `{name}` | {kind} | {meanings[name]} |" for name, kind in kinds.items())])
 
 
-def _ranges(of: type[Origin | ReadUpTo]) -> dict[str, str]:
+def _ranges(of: type[ReadUpTo]) -> dict[str, str]:
     return {field.encode_name: _range(field.type) for field in msgspec.structs.fields(of)}
 
 

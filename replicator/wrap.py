@@ -1,10 +1,10 @@
 """Wrapping a record: key, value and its own headers untouched, and the origin header behind them.
 
-The fields are those of `common.origin`. The JSON is built by `concat` of casts, which is half again as fast as `to_json` for all
-of stage one (measured), and safe: it is digits and one hexadecimal string.
+The bytes are those of `common.origin`, built by `concat` of casts. Spark casts an integer to its bytes (big-endian) only where ANSI mode is off, and it
+is decided when the expression is resolved: so `select` is called with that mode off, and all else, a user's `filter.sql` above all, keeps the session's.
 
-The identity of the source topic and the intermediate topic's name are literals where there is one route, and looked up by the source topic's
-name where there are more.
+The origin's fixed beginning and the intermediate topic's name are literals where there is one route, and looked up by the source topic's name where
+there are more.
 
 `s` is `monotonically_increasing_id()` without its upper bits, which hold the Spark partition: 0, 1, 2 … within one task. Spark
 refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.session`),
@@ -18,9 +18,10 @@ code (`exists` is not, and with it nothing of the plan is), and of a record with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from common import origin
@@ -29,6 +30,7 @@ from common.routes import Route
 
 SEQUENCE_BITS = (1 << 33) - 1
 """The lower bits of monotonically_increasing_id() count the records of a task (Spark's API documentation)."""
+ANSI = "spark.sql.ansi.enabled"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 REFUSED = "a header's name can not be copied unchanged in the source record of"
 """Begins what a query fails with that met such a name; partition and offset follow."""
@@ -41,9 +43,20 @@ GREGORIAN_MS = -12_219_292_800_000
 def wrapped(records: DataFrame, identities: Mapping[Route, str], epoch: int) -> DataFrame:
     """The records as the intermediate topics take them: key, value, headers, partition, topic."""
     own = f.coalesce(_too_old(), _refused(), f.col("headers"), f.array().cast(HEADERS_TYPE))
-    header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identities).cast("binary").alias("value"))
-    return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition",
-                          _by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
+    header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identities).alias("value"))
+    with _without_ansi(records.sparkSession):
+        return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition",
+                              _by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
+
+
+@contextmanager
+def _without_ansi(session: SparkSession) -> Iterator[None]:
+    before = session.conf.get(ANSI) or "true"
+    session.conf.set(ANSI, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(ANSI, before)
 
 
 def _too_old() -> Column:
@@ -88,19 +101,18 @@ def _overflow(failure: str) -> RecordRefused | None:
                          f"{partition}={int(offset) + 1}", names_the_record=True)
 
 
-def _by_topic(routes: Collection[Route], text: Callable[[Route], str]) -> Column:
-    """A text that is the route's."""
+def _by_topic(routes: Collection[Route], literal: Callable[[Route], str | bytearray]) -> Column:
+    """A text, or bytes, that are the route's."""
     if len(routes) == 1:
-        return f.lit(text(next(iter(routes))))
-    return f.element_at(f.create_map(*(f.lit(part) for route in routes for part in (route.source_topic, text(route)))), f.col("topic"))
+        return f.lit(literal(next(iter(routes))))
+    return f.element_at(f.create_map(*(f.lit(part) for route in routes for part in (route.source_topic, literal(route)))), f.col("topic"))
 
 
 def _origin(epoch: int, identities: Mapping[Route, str]) -> Column:
     sequence = f.monotonically_increasing_id().bitwiseAND(f.lit(SEQUENCE_BITS))
-    return _text(
-        '{"p":', f.col("partition"), ',"o":', f.col("offset"), ',"t":', f.unix_millis("timestamp"), ',"k":', f.col("timestampType"),
-        f',"e":{epoch},"b":', f.unix_millis(f.current_timestamp()), ',"s":', sequence,
-        _by_topic(identities, lambda route: f',"i":"{identities[route]}"}}'))
+    numbers = (f.col("partition").cast("int"), f.col("timestampType").cast("tinyint"), f.col("offset"), f.unix_millis("timestamp"),
+               f.unix_millis(f.current_timestamp()), sequence)
+    return f.concat(_by_topic(identities, lambda route: bytearray(origin.fixed(identities[route], epoch))), *(number.cast("binary") for number in numbers))
 
 
 def _text(*parts: str | Column) -> Column:

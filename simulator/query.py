@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from common.errors import StageFailed
-from common.origin import HEADER
+from common.origin import HEADER, Origin, encode
 from common.routes import Place
 from replicator.run import Plan
 from simulator import logs
@@ -220,10 +220,9 @@ class Task:
         plan = self.query.plan
         identity = next(identity for route, identity in plan.identities.items() if route.intermediate_topic == self.place.topic)
         for offset, (key, value, headers, timestamp_ms) in records:
-            origin = (f'{{"p":{self.there.partition},"o":{offset},"t":{timestamp_ms},"k":0,"e":{plan.epoch},"b":{self.batch_ms},'
-                      f'"s":{self.sequence},"i":"{identity}"}}')
+            origin = Origin(self.there.partition, offset, timestamp_ms, 0, plan.epoch, self.batch_ms, self.sequence, identity)
             self.sequence += 1
-            yield key, value, [*headers, (HEADER, origin.encode())], self.system.unix_ms()
+            yield key, value, [*headers, (HEADER, encode(origin))], self.system.unix_ms()
 
     def _send(self, batch: list[tuple[Any, ...]]) -> None:
         """Hand a producer batch to the client: in order, unless a fault says otherwise."""

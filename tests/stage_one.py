@@ -5,13 +5,12 @@ With it a test of stage two needs no Spark, and can write what Spark writes only
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Iterable
 
 from common import epochs
-from common.origin import HEADER, identity_of
+from common.origin import HEADER, Origin, encode, identity_of
 from tests.judge import Record
 from tests.kafka import Clusters, until
 from tests.service import Service
@@ -35,8 +34,7 @@ def wrapped(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Re
     for partition, offset, record in records:
         sequence = sequences.get(partition, 0)
         sequences[partition] = sequence + 1
-        origin = {"p": partition, "o": offset, "t": record.timestamp_ms, "k": 0, "e": epoch, "b": batch, "s": sequence, "i": identity}
-        header = (HEADER, json.dumps(origin, separators=(",", ":")).encode())
+        header = (HEADER, encode(Origin(partition, offset, record.timestamp_ms, 0, epoch, batch, sequence, identity)))
         found.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
     return found
 

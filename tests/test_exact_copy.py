@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from common.origin import Origin, encode
 from tests.conftest import Start, unique
 from tests.judge import Partitions, Record, verdict
 from tests.kafka import Cluster, Clusters, plain, send
@@ -56,7 +57,7 @@ def headers(*pairs: tuple[str, bytes | None]) -> Record:
     return Record(b"k", b"v", pairs)
 
 
-LOOKS_LIKE_OURS = b'{"p":0,"o":7,"t":1,"k":0,"e":99999999999999,"b":1,"s":0,"i":"0123456789abcdef"}'
+LOOKS_LIKE_OURS = encode(Origin(0, 7, 1, 0, 99999999999999, 1, 0, "0123456789abcdef"))
 NOTHING: Write = lambda _cluster, _topic, _partition: []  # noqa: E731  (a case like the others)
 CASES: dict[str, Write] = {
     "first record of a partition": each(Record(b"k", b"the record at offset 0")),

@@ -7,7 +7,6 @@ where it is done hundreds of thousands of times a second: put it elsewhere, or r
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -17,6 +16,7 @@ import pytest
 from confluent_kafka import Message
 
 from common.frontier import Frontier, RuleState
+from common.origin import Origin, encode
 from common.pulse import Pulse
 from common.records import Consumed, Headers
 from common.routes import Place, Route
@@ -42,8 +42,7 @@ HERE, THERE = Place("t-proxy", 0), Place("t", 0)
 
 def header(number: int) -> bytes:
     """As `replicator.wrap` writes it."""
-    origin = {"p": 0, "o": number, "t": 1_700_000_000_000, "k": 0, "e": 1, "b": 1, "s": number, "i": IDENTITY}
-    return json.dumps(origin, separators=(",", ":")).encode()
+    return encode(Origin(0, number, 1_700_000_000_000, 0, 1, 1, number, IDENTITY))
 
 
 def batch(records: int, own: Headers | None = None) -> list[Consumed]:

@@ -171,7 +171,7 @@ def foreign(run: Run) -> None:
     """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing of it arrives; skipped as the error says, exact."""
     service = run.start()
     run.flows()
-    header = run.chance.choice((None, b"", b"not JSON", b'{"p":0,"o":5}', b"\xff\xfe", b'{"p":9,"o":1,"t":1,"k":0,"e":1,"b":1,"s":0,"i":"x"}'))
+    header = run.chance.choice((None, b"", b"no origin", b"\x01", b"\x02" + bytes(53), origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8))))
     run.load.pause()
     run.clusters.destination.write(f"{run.topic}-proxy", [(0, Record(b"whose", b"is this", ((origin.HEADER, header),)))])
     run.hit("foreign record on the intermediate topic")
