@@ -24,7 +24,7 @@ RUN mkdir -p /usr/share/man/man1 \
 FROM base AS build
 ARG CA_CERTIFICATES=""
 RUN apt-get update -qq \
-    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates python3-venv >/dev/null
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates python3-venv gcc libc6-dev >/dev/null
 # Behind a proxy that opens TLS: --build-arg CA_CERTIFICATES="$(cat its.crt)". One file per certificate, or Java sees the first only.
 RUN if [ -n "$CA_CERTIFICATES" ]; then \
         printf '%s\n' "$CA_CERTIFICATES" | awk '/-BEGIN/ { n++ } { print > "/usr/local/share/ca-certificates/build-" n ".crt" }' \
@@ -34,7 +34,7 @@ ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1
 WORKDIR /opt/reo
 # In this order, so that a change of the code does not fetch Spark again.
 COPY requirements.lock ./
-COPY build/setup build/ivy.xml build/jars.sha256 build/
+COPY build/setup build/hot-path build/ivy.xml build/jars.sha256 build/
 # Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for executors, serves no clients of its own (connect), keeps no
 # state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it is stage one's
 # scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too. pip's byte code has times in it: compiled again.
@@ -52,7 +52,7 @@ COPY deduplicator deduplicator
 COPY reo reo
 COPY LICENSE ./
 # Compiled here, because the service may not write beside its code; readable whatever the umask of the checkout was.
-RUN .venv/bin/python -m replicator.archive \
+RUN build/hot-path && rm deduplicator/hot_path.c && .venv/bin/python -m replicator.archive \
     && .venv/bin/python -m compileall -q --invalidation-mode unchecked-hash common replicator deduplicator reo && chmod -R a+rX .
 
 FROM base

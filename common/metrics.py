@@ -48,6 +48,8 @@ SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partition
 SOURCE_LAGGED = Counter("reo_source_lag_threshold_exceeded", "Times that this source candidate, being copied from, was too far behind another.", CANDIDATE)
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
 PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PLACE, multiprocess_mode="livemostrecent")
+COMPILED = Gauge("reo_deduplicator_compiled", "1 when a worker of stage two uses the compiled path, 0 when Python does its work.", ("worker",),
+                 multiprocess_mode="livemostrecent")
 HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last got on by a step.", ("stage", "worker"), multiprocess_mode="livemostrecent")
 READY = Gauge("reo_ready", "1 when a process does its work: its servers answer, and it copies, or nothing waits.", ("stage", "worker"),
               multiprocess_mode="livemostrecent")

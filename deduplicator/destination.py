@@ -8,8 +8,9 @@ a partition that gives a record an offset which it must have given before has lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -18,6 +19,7 @@ from common import points
 from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
+from deduplicator.compiled import Forwardable
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
@@ -98,11 +100,18 @@ class KafkaDestination:
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
+        if not records:
+            return
         self.producers.current.go_on(f"writing to {place}")
         produce, (topic, partition) = client.produce, place
         output = self.outputs.get(place)
-        *most, last = records
+        last = records[-1]
         try:
+            if isinstance(records, Forwardable):
+                self._forward(place, records, len(records) - 1)
+                most: Iterable[Record] = ()
+            else:
+                most = islice(records, len(records) - 1)
             for key, value, headers, timestamp_ms in most:
                 try:
                     produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]  # by position: faster than by name
@@ -114,6 +123,20 @@ class KafkaDestination:
         if output:
             output.sent += len(records)
 
+    def _forward(self, place: Place, records: Forwardable, count: int) -> None:
+        """Hand the first records to the client in C."""
+        assert self._client is not None
+        done = 0
+        while (done := done + records.forward(self._client, place, done, count)) < count:
+            self._let_it_send(place)
+
+    def _let_it_send(self, place: Place) -> None:
+        """The client's queue is full."""
+        assert self._client is not None
+        QUEUE_FULL.inc()
+        self._client.poll(0.05)
+        self.producers.current.go_on(f"writing to {place}")
+
     def _produce_patiently(self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None) -> None:
         """While the client's queue is full, let it send."""
         assert self._client is not None
@@ -123,9 +146,7 @@ class KafkaDestination:
                 # the callback has two places, and the second one is passed over when the first is given, be it None (confluent-kafka 2.16)
                 self._client.produce(place.topic, value, key, place.partition, on_delivery, None, timestamp_ms, headers)  # type: ignore[arg-type]
             except BufferError:
-                QUEUE_FULL.inc()
-                self._client.poll(0.05)
-                self.producers.current.go_on(f"writing to {place}")
+                self._let_it_send(place)
             else:
                 return
 

@@ -27,6 +27,7 @@ from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
+from deduplicator.compiled import Queue, Taken
 from deduplicator.partitions import Partitions
 from deduplicator.transaction import TransactionFailed
 
@@ -48,8 +49,10 @@ class PositionGone(Exception):
 class Intermediate:
     """The consumer; what its group gives and takes is noted in `partitions`."""
 
-    def __init__(self, consumer: Consumer, incremental: bool, partitions: Partitions) -> None:
+    def __init__(self, consumer: Consumer, incremental: bool, partitions: Partitions, queue: Queue | None = None) -> None:
         self.consumer = consumer
+        self.queue = queue
+        """Where fetched messages go when the compiled path is in use; all else still comes out of the consumer's `poll`."""
         self.incremental = incremental
         """group.protocol=consumer: an assignment names what comes or goes, not everything."""
         self.partitions = partitions
@@ -66,8 +69,11 @@ class Intermediate:
         """Join the group, or, as a member, join again: when the group's leader does that, the partitions are shared out anew."""
         self.consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed]]:
+    def batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed] | Taken]:
         """What is there now, in batches, at most `records_max` records, none after `seconds_max`; waits WAIT_S for the first: a lone record is not held up."""
+        if self.queue is not None and self.fetched:
+            yield from self._taken(self.queue, records_max, seconds_max, batch_max)
+            return
         first = self.consumer.poll(WAIT_S)
         batch = [first] if first is not None else []
         asked, until = 1, machine.monotonic() + seconds_max
@@ -82,6 +88,26 @@ class Intermediate:
                 return
             asked = min(records_max, batch_max)
             batch = self.consumer.consume(asked, 0)
+
+    def _taken(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int) -> Iterator[list[Consumed] | Taken]:
+        """The same, by the compiled path."""
+        queue.renew()
+        event = self.consumer.poll(0)  # callbacks of the group run here; fetched messages do not come
+        error = event.error() if event is not None else None
+        if error is not None:
+            raise self._failed(error)
+        if event is not None:
+            raise PositionGone(f"a message of {event.topic()}-{event.partition()} came by another way than the others")
+        until = machine.monotonic() + seconds_max
+        asked, wait_s = min(records_max, batch_max), WAIT_S
+        while taken := queue.take(asked, wait_s):
+            if taken.error is not None:
+                raise self._failed(taken.error)
+            yield taken
+            records_max -= len(taken)
+            if len(taken) < asked or records_max <= 0 or machine.monotonic() > until:  # the first: that was all that is there
+                return
+            asked, wait_s = min(records_max, batch_max), 0
 
     def _failed(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -125,6 +151,8 @@ class Intermediate:
         """Fetch these assigned partitions from their next offset on, also those that were fetched before."""
         offsets = {place: TopicPartition(*place, state.next_offset) for place, state in self.partitions.assigned.items()}
         new = [place for place in places if place not in self.fetched]
+        if self.queue is not None:  # before the assignment, or the first messages would come out of `poll`
+            self.queue.forward({*self.fetched, *new})
         for place in places:
             if place in self.fetched:
                 self.consumer.seek(offsets[place])
@@ -141,6 +169,8 @@ class Intermediate:
 
     def close(self) -> None:
         """Leave the group."""
+        if self.queue is not None:
+            self.queue.close()
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

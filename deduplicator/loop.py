@@ -31,6 +31,7 @@ from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
+from deduplicator.compiled import Taken
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
 from deduplicator.partitions import Assigned, Partitions
@@ -38,7 +39,7 @@ from deduplicator.sieve import Sifting
 from deduplicator.size import Size
 from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
-from deduplicator.unwrap import by_partition
+from deduplicator.unwrap import Batch, by_partition
 from deduplicator.work import Work
 
 log = logging.getLogger(__name__)
@@ -94,24 +95,30 @@ class Loop:
         if self.partitions.waiting:
             self.start()
 
-    def decide(self, messages: Sequence[Consumed]) -> None:
+    def decide(self, messages: Sequence[Consumed] | Taken) -> None:
         """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
 
         Nothing transactional is on it, and it is not compacted: a broker gives its records consecutive offsets. Where one is left out, a record is lost that
         was not read, and the rule, which has to see every record of an epoch, may not go on in this one.
         """
-        for place, batch in by_partition(messages).items():
+        for place, batch in messages.runs() if isinstance(messages, Taken) else by_partition(messages).items():
             state = self.partitions.assigned.get(place)
-            if state is not None:
-                work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
-                if not batch.follows(work.next_offset):
-                    self.starter.gaps.add(place)
-                    raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
-                sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
-                known = len(work.records)
-                work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
-                if state.spread:
-                    work.runs += state.spread(work.records[known:])
+            if state is None:
+                continue
+            work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
+            if not batch.follows(work.next_offset):
+                self.starter.gaps.add(place)
+                raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
+            if isinstance(batch, Batch):
+                self._add(place, state, work, batch)
+            elif state.spread or state.surplus or not work.scan(batch, state.frontier.source_identity):
+                self._add(place, state, work, by_partition(batch.messages())[place])
+
+    def _add(self, place: Place, state: Assigned, work: Work, batch: Batch) -> None:
+        sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
+        records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
+        if state.spread:
+            work.runs += state.spread(records)
 
     def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
@@ -192,21 +199,23 @@ class Loop:
 
     def _write(self, place: Place, work: Work) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
-        records, source_offsets = work.records, work.source_offsets
-        state, output = self.partitions.assigned[place], self._output(place)
-        surplus = state.surplus
-        if surplus is not None:
-            covered = surplus.covers(records)
-            records, source_offsets = records[covered:], source_offsets[covered:]
-            self.destination.outputs[output] = Output(surplus.known, 0)
-            if not surplus.records:
+        state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
+        if state.surplus is not None:
+            records = work.records
+            covered = state.surplus.covers(records)
+            parts = [(records[covered:], work.source_offsets[covered:])]
+            self.destination.outputs[output] = Output(state.surplus.known, 0)
+            if not state.surplus.records:
                 state.surplus = None
-        for there, run in work.runs if state.spread else [(output, records)]:
-            if run:
-                self.destination.write(there, run, () if state.spread else source_offsets)
+        if state.spread:
+            for there, run in work.runs:
+                self.destination.write(there, run, ())
+        else:
+            for records_of, source_offsets in parts:
+                self.destination.write(output, records_of, source_offsets)
         if work.parked:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
-        return len(records)
+        return sum(len(records_of) for records_of, _ in parts)
 
     def _moved(self, place: Place, work: Work) -> Assigned:
         state = self.partitions.assigned[place]
@@ -236,8 +245,9 @@ class Loop:
                                ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
-        if work.records:
-            (*_, first_ms), (*_, self.through_ms[place]) = work.records[0], work.records[-1]
+        parts = [records for records, _ in work.parts if records]
+        if parts:
+            first_ms, self.through_ms[place] = parts[0][0][3], parts[-1][-1][3]
             COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
 
     def _label(self, place: Place) -> tuple[str, str]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from common.errors import SourceRecreated
 from common.frontier import RuleState
 from common.routes import Place
+from deduplicator.compiled import Run
 from deduplicator.invisible import move_over
 from deduplicator.rule import decide
 from deduplicator.sieve import Sifted
@@ -27,13 +29,11 @@ class Work:
     """The state after it."""
     next_offset: int
     """Of the intermediate topic."""
-    records: list[Record] = field(default_factory=list)
-    """The accepted ones, unwrapped."""
+    parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
+    """The accepted records, unwrapped, in order, with their source offsets. What Python has decided is in lists, the rest in C (`deduplicator.compiled`)."""
     runs: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
     """Where they go, unless the route is one to one: decided before the transaction is begun, since a user's function may do it."""
-    source_offsets: list[int] = field(default_factory=list)
-    """Theirs."""
-    last: tuple[Batch, int] | None = None
+    last: tuple[Batch | Run, int] | None = None
     """The batch that the last accepted record is in, and its position there."""
     left_out: bool = False
     """Whether the frontier has moved since over what `filter.sql` left out."""
@@ -47,22 +47,52 @@ class Work:
     filtered: int = 0
     cycles: int = 0
 
-    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> None:
-        """Decide a batch; SourceRecreated before anything of another topic's records is taken. What the filter leaves out is accepted, and not written."""
-        begin = 0
+    @property
+    def records(self) -> list[Record]:
+        """All that were accepted."""
+        return list(chain.from_iterable(records for records, _ in self.parts))
+
+    @property
+    def source_offsets(self) -> list[int]:
+        """Theirs."""
+        return list(chain.from_iterable(source_offsets for _, source_offsets in self.parts))
+
+    def scan(self, run: Run, source_identity: str) -> bool:
+        """Decide a run in C; False, and nothing is decided, when there is something in it that only Python knows what to do with."""
+        decided = run.scan(self.rule, source_identity)
+        if decided is None:
+            return False
+        self.rule = decided.state
+        if decided.records:
+            self.parts.append((decided.records, decided.records.source_offsets))
+            self.last, self.left_out = (run, decided.records.last_position), False
+        self.next_offset = run.next_offset
+        self.consumed += len(run)
+        self.duplicates += decided.duplicates
+        self.stale += decided.stale
+        self.holes += decided.holes
+        return True
+
+    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> list[Record]:
+        """Decide a batch, and return the records that are to be written; SourceRecreated before anything of another topic's records is taken.
+
+        What the filter leaves out is accepted, and not written.
+        """
+        begin, written = 0, list[Record]()
         for position, _, said in batch.said:
-            self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
+            written += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
             moved = move_over(self.rule, said)
             if moved != self.rule and said.source_identity != source_identity:
                 raise _recreated(said.source_identity, source_identity)
             self.left_out = self.left_out or (moved != self.rule and said.left_out)
             self.rule, begin = moved, position
-        self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
+        written += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
         self.next_offset = batch.next_offset
         self.consumed += len(batch.messages) + len(batch.said)
         self.read_up_to += len(batch.said)
+        return written
 
-    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> None:
+    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> list[Record]:
         """The records of a batch between two positions."""
         begin, end = between
         decision = decide(self.rule, batch.origins[begin:end])
@@ -77,14 +107,14 @@ class Work:
             self.parked += parked
             self.cycles += cycles
             self.filtered += len(accepted) - len(records) - len(parked) - cycles
-        self.records += records
-        self.source_offsets += source_offsets
+        self.parts.append((records, source_offsets))
         if accepted:
             self.last, self.left_out = (batch, positions[-1]), False
         self.rule = decision.state
         self.duplicates += decision.duplicates
         self.stale += decision.stale
         self.holes += decision.holes
+        return records
 
 
 def _recreated(found: str, copied: str) -> SourceRecreated:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from common import candidates, machine, permissions, points, positions, topics
 from common.kafka_clients import reader, stage_two_consumer
+from common.metrics import COMPILED
 from common.probe import Probe
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator import destinations
+from deduplicator import compiled, destinations
 from deduplicator.destination import Destination
 from deduplicator.follow import Follower
 from deduplicator.hot import without_collection
@@ -148,7 +149,10 @@ def build(settings: Settings, number: int) -> Worker:
     routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
-    intermediate = Intermediate(stage_two_consumer(settings, number), settings.text("deduplicator.group_protocol") == "consumer", partitions)
+    consumer = stage_two_consumer(settings, number)
+    queue = compiled.queue(settings, routes.values(), consumer)
+    COMPILED.labels(str(number)).set(queue is not None)
+    intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
     in_group = InGroup(settings, pulse)
     destination, keeper = destinations.made(settings, number, routes, in_group, intermediate.commit)
     destination.settle()  # before the frontier is read: what a predecessor left open is ended now

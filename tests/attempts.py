@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from common.frontier import RuleState
 from common.origin import Origin
 
+IDENTITY = "0123456789abcdef"
+
 
 def origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: int = 0) -> Origin:
     """One record's origin; the fields that the rule does not look at are fixed."""
-    return Origin(0, source_offset, 1, 0, epoch, batch, sequence, "i")
+    return Origin(0, source_offset, 1, 0, epoch, batch, sequence, IDENTITY)
 
 
 @dataclass

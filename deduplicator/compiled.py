@@ -1,0 +1,319 @@
+"""The compiled path: `hot_path.c` from Python. It does what `unwrap`, `rule` and `KafkaDestination.write` do, without an object for each record.
+
+It is in use where records go one to one to Kafka topics and no function of the user's sees them, when the library was built (`make setup`, the wheel, the
+image) and confluent-kafka has a version that is known (`hot_path.VERSIONS`). Everything else, and whatever is unusual in a batch, is done by Python; both give
+the same results (tests/test_compiled.py).
+
+How it reaches librdkafka: a client of confluent-kafka begins, behind Python's object head, with its `rd_kafka_t *`; the library is looked up through
+the extension module that has loaded it. A queue of our own gets what is fetched (rd_kafka_queue_forward); the consumer's `poll` goes on serving rebalances and
+errors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from common import machine, tables
+from common.frontier import Hole, LastRecord, Link, RuleState
+from common.origin import OFFSET_MAX
+from common.records import Headers, checksum
+from common.routes import Place, Route
+from common.settings import Settings
+from deduplicator import hot_path
+from deduplicator.hot_path import Library, RawBatch, RawMessage, RawRule, Unavailable, client_of
+
+Record = tuple[bytes | None, bytes | None, Headers | None, int]
+RENEW_S = 0.2
+IDENTITY = re.compile("[0-9a-f]{16}")
+
+
+def why_not(settings: Settings, routes: Iterable[Route]) -> str | None:
+    """Why the compiled path is not used for these routes; None when it is."""
+    if not settings.values["deduplicator.compiled"]:
+        return "deduplicator.compiled is no"
+    if settings.text("filter.function") or settings.text("provenance.header"):
+        return "filter.function and provenance.header are applied in Python"
+    if tables.named(settings):
+        return "the destination is PostgreSQL"
+    if not all(route.is_one_to_one for route in routes):
+        return "a route is not one to one"
+    try:
+        hot_path.library()
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
+    """A queue for this consumer, where the compiled path is used."""
+    return Queue(consumer) if isinstance(consumer, Consumer) and why_not(settings, routes) is None else None
+
+
+class Queue:
+    """A queue of our own, to which a consumer's partitions are forwarded. Closed before the consumer is."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.library = hot_path.library()
+        self.consumer = consumer
+        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(client_of(consumer))
+        self.forwarded: frozenset[Place] = frozenset()
+        self.due = 0.0
+        self.batches: weakref.WeakSet[Taken] = weakref.WeakSet()
+
+    def forward(self, places: Iterable[Place]) -> None:
+        """What is fetched of these partitions, and of no others, comes here. To be called before they are assigned, and then `renew` again and again."""
+        self.forwarded, self.due = frozenset(places), 0.0
+        self.renew()
+
+    def renew(self) -> None:
+        """Forward again, now and then. When an assignment is replaced, librdkafka ends the fetching of the old one later, in a thread of its own, and clears
+        the forwarding then (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: what is fetched stays in
+        the partition's own queue, in order, until it is forwarded.
+        """
+        if machine.monotonic() < self.due:
+            return
+        self.due = machine.monotonic() + RENEW_S
+        for place in self.forwarded:
+            self._forward(place, self.queue)
+
+    def _forward(self, place: Place, to: int | None) -> None:
+        rd_kafka = self.library.rd_kafka
+        partition = rd_kafka.rd_kafka_queue_get_partition(client_of(self.consumer), place.topic.encode(), place.partition)
+        if partition is not None:
+            rd_kafka.rd_kafka_queue_forward(partition, to)
+            rd_kafka.rd_kafka_queue_destroy(partition)
+
+    def take(self, most: int, wait_s: float) -> Taken:
+        """Messages that are there, at most so many, after waiting for the first; empty when none came."""
+        taken = Taken(self.library)
+        self.library.path.reo_take(self.queue, int(wait_s * 1000), most, ctypes.byref(taken.raw))
+        self.batches.add(taken)
+        return taken
+
+    def close(self) -> None:
+        """Give every message back, and the queue."""
+        for taken in list(self.batches):
+            taken.release()
+        for place in self.forwarded:
+            self._forward(place, None)
+        if self.queue is not None:
+            self.library.rd_kafka.rd_kafka_queue_destroy(self.queue)
+            self.queue = None
+
+
+class Taken:
+    """Messages of the intermediate topics as librdkafka holds them; given back when nobody refers to them any more."""
+
+    def __init__(self, of: Library) -> None:
+        self.library = of
+        self.raw = RawBatch()
+
+    def __len__(self) -> int:
+        return int(self.raw.count)
+
+    def __del__(self) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give the messages back now."""
+        self.library.path.reo_free(ctypes.byref(self.raw))
+
+    @property
+    def error(self) -> KafkaError | None:
+        """The first message that is an error."""
+        return self.message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
+
+    def runs(self) -> Iterator[tuple[Place, Run]]:
+        """The messages, partition by partition; one may come several times."""
+        raw = self.raw
+        for number in range(raw.runs):
+            begin, end = raw.run_begins[number:number + 2]
+            topic = self.library.rd_kafka.rd_kafka_topic_name(raw.topics[begin]).decode()
+            yield Place(topic, raw.partitions[begin]), Run(self, begin, end)
+
+    def message(self, position: int) -> Message:
+        """One of them, for Python."""
+        address = self.raw.messages[position]
+        raw = RawMessage.from_address(address)
+        topic = self.library.rd_kafka.rd_kafka_topic_name(raw.rkt).decode() if raw.rkt else ""
+        kind = ctypes.c_int()
+        timestamp_ms = self.library.rd_kafka.rd_kafka_message_timestamp(address, ctypes.byref(kind))
+        value = _bytes(raw.payload, raw.len)
+        error = KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None
+        return Message(topic, raw.partition, raw.offset, _bytes(raw.key, raw.key_len), value, (kind.value, timestamp_ms), self._headers(address), error)
+
+    def _headers(self, address: int) -> list[tuple[bytes, bytes | None]]:
+        name, value, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_size_t()
+        found: list[tuple[bytes, bytes | None]] = []
+        while not self.library.path.reo_header(address, len(found), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)):
+            found.append((name.value or b"", _bytes(value.value, size.value)))
+        return found
+
+
+class Run:
+    """Consecutive messages of one partition."""
+
+    def __init__(self, taken: Taken, begin: int, end: int) -> None:
+        self.taken = taken
+        self.begin, self.end = begin, end
+        self.next_offset = int(taken.raw.offsets[end - 1]) + 1
+        """The intermediate offset to commit when the whole run is decided."""
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def follows(self, next_offset: int) -> bool:
+        """Whether it begins at this intermediate offset and leaves none out: within a partition, offsets grow."""
+        return bool(self.taken.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
+
+    def messages(self) -> list[Message]:
+        """For Python."""
+        return [self.taken.message(position) for position in range(self.begin, self.end)]
+
+    def scan(self, state: RuleState, source_identity: str) -> Decided | None:
+        """Apply the rule; None when something in the run is unusual."""
+        identity = IDENTITY.fullmatch(source_identity) and bytes.fromhex(source_identity)
+        if not identity:
+            return None
+        link, hole = state.link or (-1, -1, -1), state.hole or (OFFSET_MAX + 1, -1)
+        raw = RawRule(state.frontier, state.epoch, *link, *hole)
+        accepted = (ctypes.c_int32 * len(self))()
+        count = self.taken.library.path.reo_scan(ctypes.byref(self.taken.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
+        if count < 0:
+            return None
+        after = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
+                          Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
+        return Decided(after, Forwardable(self.taken, accepted, count), raw.duplicates, raw.stale, raw.holes)
+
+    def last_record(self, position: int) -> LastRecord:
+        """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
+        message, raw = self.taken.message(position), self.taken.raw
+        return LastRecord(raw.source_offsets[position],
+                          checksum(message.key(), message.value(), (message.headers() or [])[:-1], raw.timestamps_ms[position]))
+
+
+class Forwardable(Sequence[Record]):
+    """Accepted records; `forward` hands them to a producer, and for Python each can be unwrapped."""
+
+    def __init__(self, taken: Taken, positions: Any, count: int) -> None:
+        self.taken = taken
+        self.positions = positions
+        self.size = count
+        self.source_offsets = SourceOffsets(self)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def last_position(self) -> int:
+        """Of the last one, in the batch."""
+        return int(self.positions[self.size - 1])
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self.size))]
+        position = self.positions[_within(index, self.size)]
+        message = self.taken.message(position)
+        return message.key(), message.value(), (message.headers() or [])[:-1] or None, int(self.taken.raw.timestamps_ms[position])
+
+    def forward(self, producer: Producer, place: Place, begin: int, end: int) -> int:
+        """Hand records from `begin` to `end` to the producer's queue; how many it took before it was full. KafkaException when it refuses one."""
+        error = ctypes.c_int32()
+        positions = ctypes.byref(self.positions, begin * ctypes.sizeof(ctypes.c_int32))
+        done = self.taken.library.path.reo_forward(client_of(producer), place.topic.encode(), place.partition, ctypes.byref(self.taken.raw), positions,
+                                                   end - begin, ctypes.byref(error))
+        if error.value not in (0, KafkaError._QUEUE_FULL):
+            raise KafkaException(KafkaError(error.value, f"a record for {place} was not taken"))
+        return int(done)
+
+
+class SourceOffsets(Sequence[int]):
+    """Of accepted records."""
+
+    def __init__(self, of: Forwardable) -> None:
+        self.positions, self.size, self.taken = of.positions, of.size, of.taken
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self.size))]
+        return int(self.taken.raw.source_offsets[self.positions[_within(index, self.size)]])
+
+
+class Decided(NamedTuple):
+    """What becomes of a run."""
+
+    state: RuleState
+    records: Forwardable
+    duplicates: int
+    stale: int
+    holes: int
+
+
+class Message:
+    """A message as confluent-kafka's: `common.records.Consumed`."""
+
+    __slots__ = ("_all_headers", "_at", "_error", "_key", "_timestamp", "_value")
+
+    def __init__(self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp: tuple[int, int],
+                 headers: list[tuple[bytes, bytes | None]], error: KafkaError | None) -> None:
+        self._at = topic, partition, offset
+        self._key, self._value, self._timestamp, self._all_headers, self._error = key, value, timestamp, headers, error
+
+    def topic(self) -> str:
+        """Where it was read."""
+        return self._at[0]
+
+    def partition(self) -> int:
+        """Where it was read."""
+        return self._at[1]
+
+    def offset(self) -> int:
+        """Where it was read."""
+        return self._at[2]
+
+    def key(self) -> bytes | None:
+        """None is a null key."""
+        return self._key
+
+    def value(self) -> bytes | None:
+        """None is a tombstone."""
+        return self._value
+
+    def headers(self) -> Headers | None:
+        """In order; UnicodeDecodeError for a name that is not UTF-8."""
+        return [(name.decode(), value) for name, value in self._all_headers] or None
+
+    def timestamp(self) -> tuple[int, int]:
+        """Kind, and ms since 1970 UTC."""
+        return self._timestamp
+
+    def error(self) -> KafkaError | None:
+        """Set when this is not a record."""
+        return self._error
+
+
+def _bytes(address: int | None, size: int) -> bytes | None:
+    return None if address is None else ctypes.string_at(address, size)
+
+
+def _within(index: int, count: int) -> int:
+    if not -count <= index < count:
+        raise IndexError(index)
+    return index % count

@@ -1,0 +1,104 @@
+"""`hot_path.c` as Python sees it: its structures, and the library that was built of it. `deduplicator.compiled` makes use of them.
+
+ctypes, and no extension module: the file needs a compiler and nothing more when it is built (no headers of Python or of librdkafka), fits every version of
+Python, and each call gives the GIL up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, Producer, cimpl
+
+VERSIONS = frozenset({"2.16.1"})
+"""Of confluent-kafka, with which the compiled path was tested: another one may lay out its objects differently."""
+VERSION = str(confluent_kafka.__version__)
+BATCH_MAX = 1000
+"""As in hot_path.c."""
+Numbers = ctypes.c_int64 * BATCH_MAX
+SmallNumbers = ctypes.c_int32 * BATCH_MAX
+Pointers = ctypes.c_void_p * BATCH_MAX
+OBJECT_HEAD = object.__basicsize__
+
+
+class Unavailable(Exception):
+    """Why the compiled path cannot be used."""
+
+
+class RawMessage(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (("err", ctypes.c_int), ("rkt", ctypes.c_void_p), ("partition", ctypes.c_int32), ("payload", ctypes.c_void_p), ("len", ctypes.c_size_t),
+                ("key", ctypes.c_void_p), ("key_len", ctypes.c_size_t), ("offset", ctypes.c_int64), ("private", ctypes.c_void_p))
+
+
+class RawBatch(ctypes.Structure):
+    """`batch` in hot_path.c."""
+
+    _fields_ = (("count", ctypes.c_int64), ("first_error", ctypes.c_int64), ("runs", ctypes.c_int64), ("run_begins", ctypes.c_int32 * (BATCH_MAX + 1)),
+                ("messages", Pointers), ("topics", Pointers), ("offsets", Numbers), ("source_offsets", Numbers), ("timestamps_ms", Numbers),
+                ("origins", Pointers), ("origin_sizes", Numbers), ("partitions", SmallNumbers), ("errors", SmallNumbers), ("plain", SmallNumbers))
+
+
+class RawRule(ctypes.Structure):
+    """`rule` in hot_path.c."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("frontier", "epoch", "link_offset", "link_batch", "link_sequence", "hole_first", "hole_last",
+                                                         "duplicates", "stale", "holes"))
+
+
+class Library:
+    """`hot_path.c`, built, and the functions of librdkafka that are called from here."""
+
+    def __init__(self, file: Path) -> None:
+        self.path = ctypes.CDLL(str(file))
+        self.rd_kafka = ctypes.CDLL(cimpl.__file__)
+        functions: tuple[tuple[Any, Any, tuple[Any, ...]], ...] = (
+            (self.path.reo_bind, ctypes.c_char_p, (ctypes.c_char_p,)),
+            (self.path.reo_batch_size, ctypes.c_int64, ()),
+            (self.path.reo_take, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p)),
+            (self.path.reo_free, None, (ctypes.c_void_p,)),
+            (self.path.reo_header, ctypes.c_int, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+            (self.path.reo_scan, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)),
+            (self.path.reo_forward, ctypes.c_int64,
+             (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)),
+            (self.rd_kafka.rd_kafka_queue_new, ctypes.c_void_p, (ctypes.c_void_p,)),
+            (self.rd_kafka.rd_kafka_queue_destroy, None, (ctypes.c_void_p,)),
+            (self.rd_kafka.rd_kafka_queue_get_partition, ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)),
+            (self.rd_kafka.rd_kafka_queue_forward, None, (ctypes.c_void_p, ctypes.c_void_p)),
+            (self.rd_kafka.rd_kafka_topic_name, ctypes.c_char_p, (ctypes.c_void_p,)),
+            (self.rd_kafka.rd_kafka_message_timestamp, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_void_p)),
+        )
+        for function, result, arguments in functions:
+            function.restype, function.argtypes = result, arguments
+        missing = self.path.reo_bind(cimpl.__file__.encode())
+        if missing is not None:
+            raise Unavailable(f"{missing.decode()} is not in the librdkafka of confluent-kafka {VERSION}")
+        if self.path.reo_batch_size() != ctypes.sizeof(RawBatch):
+            raise Unavailable(f"{file} was built from another version of hot_path.c: build it again (make setup)")
+
+
+@cache
+def library() -> Library:
+    """The library; Unavailable, with the reason, when there is none that can be used."""
+    if VERSION not in VERSIONS:
+        raise Unavailable(f"it is not known with confluent-kafka {VERSION}")
+    built = sorted(Path(__file__).parent.glob("_hot_path*.so"))
+    if not built:
+        raise Unavailable("it was not built: a C compiler was missing (install gcc, then run make setup)")
+    try:
+        return Library(built[0])
+    except (OSError, AttributeError) as reason:
+        raise Unavailable(str(reason)) from None
+
+
+def client_of(client: Consumer | Producer) -> int:
+    """The `rd_kafka_t *` of a client."""
+    found = ctypes.c_void_p.from_address(id(client) + OBJECT_HEAD).value
+    if found is None:
+        raise RuntimeError("the client is closed")
+    return found
