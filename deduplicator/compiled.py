@@ -2,7 +2,7 @@
 
 It is in use where records go one to one to Kafka topics and no function of the user's sees them, when the library was built (`make setup`, the wheel, the
 image) and confluent-kafka has a version that is known (`hot_path.VERSIONS`). Everything else, and whatever is unusual in a batch, is done by Python; both give
-the same results (tests/test_compiled.py).
+the same results (tests/test_compiled.py, tests/test_forwarding.py).
 
 How it reaches librdkafka: a client of confluent-kafka begins, behind Python's object head, with its `rd_kafka_t *`; the library is looked up through
 the extension module that has loaded it. A queue of our own gets what is fetched (rd_kafka_queue_forward); the consumer's `poll` goes on serving rebalances and
@@ -25,8 +25,9 @@ from common.origin import OFFSET_MAX
 from common.records import Headers, checksum
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator import hot_path
-from deduplicator.hot_path import Library, RawBatch, RawMessage, RawRule, Unavailable, client_of
+from deduplicator import hot_path, message
+from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, client_of
+from deduplicator.message import Message
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
 RENEW_S = 0.2
@@ -139,21 +140,7 @@ class Taken:
 
     def message(self, position: int) -> Message:
         """One of them, for Python."""
-        address = self.raw.messages[position]
-        raw = RawMessage.from_address(address)
-        topic = self.library.rd_kafka.rd_kafka_topic_name(raw.rkt).decode() if raw.rkt else ""
-        kind = ctypes.c_int()
-        timestamp_ms = self.library.rd_kafka.rd_kafka_message_timestamp(address, ctypes.byref(kind))
-        value = _bytes(raw.payload, raw.len)
-        error = KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None
-        return Message(topic, raw.partition, raw.offset, _bytes(raw.key, raw.key_len), value, (kind.value, timestamp_ms), self._headers(address), error)
-
-    def _headers(self, address: int) -> list[tuple[bytes, bytes | None]]:
-        name, value, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        found: list[tuple[bytes, bytes | None]] = []
-        while not self.library.path.reo_header(address, len(found), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)):
-            found.append((name.value or b"", _bytes(value.value, size.value)))
-        return found
+        return message.read(self.library, self.raw.messages[position])
 
 
 class Run:
@@ -264,53 +251,6 @@ class Decided(NamedTuple):
     duplicates: int
     stale: int
     holes: int
-
-
-class Message:
-    """A message as confluent-kafka's: `common.records.Consumed`."""
-
-    __slots__ = ("_all_headers", "_at", "_error", "_key", "_timestamp", "_value")
-
-    def __init__(self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp: tuple[int, int],
-                 headers: list[tuple[bytes, bytes | None]], error: KafkaError | None) -> None:
-        self._at = topic, partition, offset
-        self._key, self._value, self._timestamp, self._all_headers, self._error = key, value, timestamp, headers, error
-
-    def topic(self) -> str:
-        """Where it was read."""
-        return self._at[0]
-
-    def partition(self) -> int:
-        """Where it was read."""
-        return self._at[1]
-
-    def offset(self) -> int:
-        """Where it was read."""
-        return self._at[2]
-
-    def key(self) -> bytes | None:
-        """None is a null key."""
-        return self._key
-
-    def value(self) -> bytes | None:
-        """None is a tombstone."""
-        return self._value
-
-    def headers(self) -> Headers | None:
-        """In order; UnicodeDecodeError for a name that is not UTF-8."""
-        return [(name.decode(), value) for name, value in self._all_headers] or None
-
-    def timestamp(self) -> tuple[int, int]:
-        """Kind, and ms since 1970 UTC."""
-        return self._timestamp
-
-    def error(self) -> KafkaError | None:
-        """Set when this is not a record."""
-        return self._error
-
-
-def _bytes(address: int | None, size: int) -> bytes | None:
-    return None if address is None else ctypes.string_at(address, size)
 
 
 def _within(index: int, count: int) -> int:

@@ -51,7 +51,7 @@ EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.L
 def origin_table() -> str:
     """The bytes of the origin header."""
     if ">" + "".join(code for code, _ in ORIGIN.values()) != LAYOUT.format:
-        raise SystemExit(f"reference/formats.py: the origin's layout is {LAYOUT.format}, the fields that are described here have another")
+        raise ValueError(f"the origin's layout is {LAYOUT.format}, and these fields are described: {', '.join(ORIGIN)}")
     lines, begin = ["| byte | bytes | field | |", "|---:|---:|---|---|"], 0
     for name, (code, meaning) in ORIGIN.items():
         length = struct.calcsize(f">{code}")

@@ -1,7 +1,6 @@
 """What can not be copied exactly ends the service: one clear error, the documented exit code, nothing written after it, nothing lost.
 
-Most tests begin with a finished first copy of 100 records (`copied_before`), made by stage two alone from records wrapped by
-hand, which takes no start of Spark.
+Most tests begin with a finished first copy of 100 records (`copied_before`), made by stage two alone from records wrapped by hand: no start of Spark.
 """
 
 from __future__ import annotations
