@@ -27,7 +27,7 @@ from common.routes import SAME, Route
 from common.settings import Settings
 
 Command = Literal["run replicator", "run deduplicator", "verify", "recover", "recover --apply", "topics", "topics --apply",
-                  "offsets translate", "offsets translate --apply", "status", "lag"]
+                  "offsets translate", "offsets translate --apply", "status", "lag", "inspect"]
 Side = Literal["source", "destination"]
 Resource = Literal["Topic", "Group", "TransactionalId"]
 Operation = Literal["Read", "Write", "Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs"]
@@ -70,7 +70,7 @@ class Permission:
 
 PERMISSIONS: tuple[Permission, ...] = (
     Permission("source", "Topic", "source.topic", "Read", ("run replicator", "verify", *RECOVER, *OFFSETS, *LOOKS), "the records"),
-    Permission("source", "Topic", "source.topic", "Describe", ("run deduplicator", *TOPICS), "its id, partitions and offsets: where a copy begins"),
+    Permission("source", "Topic", "source.topic", "Describe", ("run deduplicator", *TOPICS, "inspect"), "its id, partitions and offsets: where a copy begins"),
     Permission("source", "Topic", "source.topic", "DescribeConfigs", (*STAGES, "verify", *RECOVER, *TOPICS),
                "what the copy takes over; the largest record; compaction"),
     Permission("source", "Group", "--group", "Describe", OFFSETS, "the offsets that are translated"),
@@ -86,7 +86,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     Permission("destination", "Topic", "intermediate.topic", "Alter", MAKING, "only when the source has more partitions: to add them"),
     Permission("destination", "Topic", "intermediate.topic", "AlterConfigs", ("topics --apply",), "what is to be made alike; includes DescribeConfigs"),
     Permission("destination", "Topic", "intermediate.topic", "DescribeConfigs", (*STAGES, "recover --apply", "topics"), "the largest record"),
-    Permission("destination", "Topic", "intermediate.topic", "Read", (*STAGES, "recover --apply", *LOOKS), "its records; the newest one, live"),
+    Permission("destination", "Topic", "intermediate.topic", "Read", (*STAGES, "recover --apply", *LOOKS, "inspect"), "its records; the newest one, live"),
     Permission("destination", "Topic", "intermediate.topic", "Describe", ("recover", *OFFSETS, *TOPICS), "the group's offsets on it; its partitions"),
     Permission("destination", "Topic", "intermediate.topic", "Write", ("run replicator",), "what was read at the source"),
     Permission("destination", "Topic", "intermediate.topic", "Delete", ("run deduplicator",), "records whose copy is committed are deleted"),

@@ -16,6 +16,8 @@ from confluent_kafka import Consumer, Producer, cimpl
 
 VERSIONS = frozenset({"2.16.1"})
 """Of confluent-kafka, with which the compiled path was tested: another one may lay out its objects differently."""
+FOLDER = Path(__file__).parent
+"""Where the library is."""
 VERSION = str(confluent_kafka.__version__)
 BATCH_MAX = 1000
 """As in hot_path.c."""
@@ -87,7 +89,7 @@ def library() -> Library:
     """The library; Unavailable, with the reason, when there is none that can be used."""
     if VERSION not in VERSIONS:
         raise Unavailable(f"it is not known with confluent-kafka {VERSION}")
-    built = sorted(Path(__file__).parent.glob("_hot_path*.so"))
+    built = sorted(FOLDER.glob("_hot_path*.so"))
     if not built:
         raise Unavailable("it was not built: a C compiler was missing (install gcc, then run make setup)")
     try:

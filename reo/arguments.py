@@ -18,6 +18,7 @@ ALL = """examples:
   reo lag --max-seconds 60       exit code 36 when the copy is further behind
   reo verify                     hold the destination against the source, record by record
   reo recover                    the frontier is gone or was reset: find it from the data; --apply commits it
+  reo inspect --partition 0      what stage one has written to the intermediate topics
   reo topics                     are the copy's topics made as the source's is; --apply makes them so
   reo config show                every setting in effect, and where its value comes from
   reo offsets translate --group G   where consumer group G goes on at the destination; --apply commits it there
@@ -77,6 +78,13 @@ TOPICS = """examples:
   reo topics                     what is not set at the destination as it is at the source
   reo topics --apply             make it so, also while the service runs
   reo topics --json
+"""
+INSPECT = """examples:
+  reo inspect                    the last ten records of each partition of the intermediate topics: where each comes from, its run, batch and sequence
+  reo inspect --topic orders --partition 3 --from 120 --count 50
+  reo inspect --json | jq 'select(.foreign)'     a JSON object for each record
+
+What is committed at the destination is deleted from the intermediate topics, so a copy that keeps up leaves little to see. Changes nothing.
 """
 SHOW = """examples:
   reo config show                every setting, its value, and what gave it; no secret is shown
@@ -140,6 +148,10 @@ def parser() -> Parser:
     topics = commands.add_parser("topics", help="hold the configurations of the copy's topics against the source's; changes nothing without --apply",
                                  examples=TOPICS)
     topics.add_argument("--apply", action="store_true", help="make them alike")
+    inspect = commands.add_parser("inspect", help="what is on the intermediate topics, readable", examples=INSPECT)
+    inspect.add_argument("--partition", type=_count, metavar="N", help="only this partition")
+    inspect.add_argument("--from", type=_count, metavar="OFFSET", dest="begin", help="from this offset of the intermediate topic on (default: the last ones)")
+    inspect.add_argument("--count", type=_count, default=10, metavar="N", help="how many records of each partition (default 10)")
     config = commands.add_parser("config", help="the settings", examples=SHOW + IMPORT.removeprefix("examples:\n")).add_subparsers(
         dest="what", required=True, metavar="WHAT")
     show = config.add_parser("show", help="every setting in effect, and where its value comes from; secrets are not shown", examples=SHOW)
@@ -147,9 +159,9 @@ def parser() -> Parser:
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML; several are merged in order, as it does")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
     translate = _offsets(commands)
-    for command in (check, status, lag, verify, recover, topics, show, translate):
+    for command in (check, status, lag, verify, recover, inspect, topics, show, translate):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    for command in (check, run, status, lag, verify, recover, topics, show, translate):
+    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, a pattern that begins with ^; may be repeated, and replaces what the other settings name")

@@ -72,6 +72,12 @@ def _recover(loaded: Settings, given: argparse.Namespace) -> int:
     return recover.command(loaded, given.apply, given.json)
 
 
+def _inspect(loaded: Settings, given: argparse.Namespace) -> int:
+    from reo import inspect
+
+    return inspect.command(loaded, given.json, given.partition, given.begin, given.count)
+
+
 def _topics(loaded: Settings, given: argparse.Namespace) -> int:
     from reo import alike
 
@@ -91,8 +97,8 @@ def _offsets(loaded: Settings, given: argparse.Namespace) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
-    "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "topics": _topics, "config": _config,
-    "offsets": _offsets}
+    "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
+    "config": _config, "offsets": _offsets}
 
 
 def _settings(given: argparse.Namespace) -> Settings | int:

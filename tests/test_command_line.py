@@ -29,7 +29,7 @@ def parsers(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Ite
 
 ALL = [(words, parser) for words, parser in parsers(arguments.parser())]
 NAMES = [" ".join(("reo", *words)) for words, _ in ALL]
-RESULTS = {"check", "status", "lag", "verify", "recover", "topics", "config show", "offsets translate", "demo"}
+RESULTS = {"check", "status", "lag", "verify", "recover", "inspect", "topics", "config show", "offsets translate", "demo"}
 """Commands that print a result."""
 
 

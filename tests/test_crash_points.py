@@ -69,13 +69,14 @@ def test_no_point_is_left_out() -> None:
     assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(get_args(points.Point))
 
 
+@pytest.mark.parametrize("compiled", ["yes", pytest.param("no", marks=pytest.mark.long)])
 @pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
-def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
-    """Killed at each of these points, and started again each time: all that stage one wrote is at the destination once, in order."""
+def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths, compiled: str) -> None:
+    """Killed at each of these points, and started again each time: all that stage one wrote is at the destination once, in order; by C and by Python."""
     clusters.source.create(topic, PARTITIONS)
     records = spread(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, records)
-    service = start(topic, "deduplicator", die_at=die_at(deaths, tmp_path), **SMALL_TRANSACTIONS)
+    service = start(topic, "deduplicator", die_at=die_at(deaths, tmp_path), deduplicator_compiled=compiled, **SMALL_TRANSACTIONS)
     frontiers_are_made(service, PARTITIONS)
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
     clusters.copied(topic, RECORDS)

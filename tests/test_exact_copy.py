@@ -102,12 +102,12 @@ class Copied(NamedTuple):
     copy: Partitions
 
 
-@pytest.fixture(scope="module")
-def copied(clusters: Clusters, start_for_module: Start) -> Copied:
+@pytest.fixture(scope="module", params=["yes", pytest.param("no", marks=pytest.mark.long)], ids=["compiled", "by Python"])
+def copied(request: pytest.FixtureRequest, clusters: Clusters, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service."""
     topic = clusters.source.create(unique("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
     written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
-    service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700")
+    service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", deduplicator_compiled=request.param)
     assert service.ends() == 0, service.tail()
     return Copied(topic, written, clusters.source.read(topic), clusters.destination.read(topic))
 

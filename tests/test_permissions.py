@@ -155,7 +155,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
     until(lambda: sum(stand.destination.cluster.beginnings(f"{topic}-proxy").values()) >= 2 * RECORDS, "what is committed is deleted")
     one.stop()
     two.stop()
-    for words in ("verify", "topics", "topics --apply", "status", "lag"):
+    for words in ("verify", "topics", "topics --apply", "status", "lag", "inspect"):
         assert stand.run(topic, words, PRINCIPALS[words]).returncode == 0
     assert "nothing to recover" in stand.run(topic, "recover", PRINCIPALS["recover"]).stdout
     commit(stand.source.cluster, topic, GROUP, dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS))
