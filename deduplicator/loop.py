@@ -212,7 +212,8 @@ class Loop:
                 self.destination.write(there, run, ())
         else:
             for records_of, source_offsets in parts:
-                self.destination.write(output, records_of, source_offsets)
+                if records_of:
+                    self.destination.write(output, records_of, source_offsets)
         if work.parked:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
         return sum(len(records_of) for records_of, _ in parts)
