@@ -7,11 +7,11 @@ two alone writes it, stage one only reads it. A partition's frontier says
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
 - which history that was: the offset and a checksum of the last source record that was accepted, with which the source is
   compared before each run (`replicator.history`),
-- where the output stands: the destination topic's id, the offset of the last record whose delivery is known, and how many
-  were sent after it. That is what the check at the start compares with the data (`deduplicator.check`).
+- where the output stands: the destination topic's id, the offset of the last record whose delivery is known, how many
+  were sent after it, and a checksum of the last of them. That is what the check at the start compares with the data (`deduplicator.check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
-this needs about 250.
+this needs about 270.
 """
 
 from __future__ import annotations
@@ -77,6 +77,9 @@ class Frontier:
     sent: int
     last_record: LastRecord | None = None
     """None before the first record."""
+    last_written: str | None = None
+    """A checksum of the last record that is counted, as it was written: where there is another one, or none, the destination has lost records. None
+    where none is counted."""
 
     def encode(self) -> str:
         """The metadata string."""
@@ -84,7 +87,7 @@ class Frontier:
         return orjson.dumps({
             "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "h": hole, "i": self.source_identity,
             "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
-            "r": list(self.last_record) if self.last_record else None,
+            "r": list(self.last_record) if self.last_record else None, "w": self.last_written,
         }).decode()
 
 
@@ -99,14 +102,15 @@ def decode(metadata: str | None) -> Frontier:
         raise ValueError(f"not version {VERSION} of the frontier")
     link, hole = fields.get("l"), fields.get("h", "missing")  # a frontier that does not say whether a hole is open is none
     numbers = [fields.get(key) for key in "fecdn"] + [number for part in (link, hole) if isinstance(part, list) for number in part]
-    texts = [fields.get("i"), fields.get("t")]
+    written = fields.get("w")
+    texts = [fields.get("i"), fields.get("t"), *([] if written is None else [written])]
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
     parts = all(part is None or (isinstance(part, list) and len(part) == length) for part, length in ((link, 3), (hole, 2)))
     if not (all(isinstance(text, str) for text in texts) and parts):
         raise ValueError("a field is missing or of the wrong kind")
     rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None)
-    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")))
+    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")), written)
 
 
 def _last_record(field: object) -> LastRecord | None:

@@ -3,10 +3,11 @@
 A transaction is atomic by contract, and was seen torn (a broker killed between the two kinds of markers: output committed,
 offsets not). So the frontier says where the output stood, and every assignment reads the destination from there:
 
-- exactly `sent` visible records after `known`: the frontier is true;
+- exactly `sent` visible records after `known`, of which the last (or, with none, the one at `known`) is the one that was written: the frontier is true;
 - more: they are either the output of a torn transaction, then they are the very next records that the rule accepts, or a
   foreign writer's. The loop finds out: it holds each accepted record against the next surplus one (`Surplus.covers`);
-- fewer: the destination lost records, unless retention or compaction took them.
+- fewer, or another one: the destination lost records, unless retention or compaction took them. Offsets alone do not tell: where records were
+  lost together with the marker of their transaction, its records before them are aborted by the next marker, which has the offset of a lost one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S
 from common.metrics import TORN
 from common.positions import visible
-from common.records import Consumed, headers_of
+from common.records import Consumed, checksum, headers_of
 from common.routes import Place
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
@@ -72,18 +73,30 @@ def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
     for place, frontier in frontiers.items():
         if frontier.destination_known >= ends[place]:
             raise _truncated(place, f"record {frontier.destination_known} was written, the partition ends at {ends[place]}")
-    begins = {place: max(frontier.destination_known + 1, beginnings[place]) for place, frontier in frontiers.items()}
+    at_known = {place for place, frontier in frontiers.items() if frontier.last_written is not None and frontier.sent == 0
+                and place.topic not in compacted and beginnings[place] <= frontier.destination_known}
+    begins = {place: max(frontier.destination_known + (place not in at_known), beginnings[place]) for place, frontier in frontiers.items()}
     counted = dict.fromkeys(frontiers, 0)
     outputs = {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}
     surplus: dict[Place, Surplus] = {}
     for message in visible(reader, begins, REQUEST_TIMEOUT_S):
         alive()
         place, offset = Place(message.topic(), message.partition()), message.offset()
+        if place in at_known:
+            at_known.remove(place)
+            if offset != frontiers[place].destination_known:
+                raise _truncated(place, f"a record at offset {frontiers[place].destination_known}, which is none now")
+            _check_same(place, message, frontiers[place])
+            continue
         if counted[place] < frontiers[place].sent:
             counted[place] += 1
             outputs[place].known = offset
+            if counted[place] == frontiers[place].sent and place.topic not in compacted and beginnings[place] <= frontiers[place].destination_known + 1:
+                _check_same(place, message, frontiers[place])
         else:
             _add(surplus.setdefault(place, Surplus(place, outputs[place].known)), message)
+    for place in at_known:
+        raise _truncated(place, f"a record at offset {frontiers[place].destination_known}, which is none now")
     vanishing = {place for place, frontier in frontiers.items() if place.topic in compacted or beginnings[place] > frontier.destination_known + 1}
     _missing(frontiers, counted, vanishing)
     return outputs, surplus
@@ -95,6 +108,12 @@ def _add(found: Surplus, message: Consumed) -> None:
         raise ForeignWriter(f"{found.place} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
                             "write. If somebody else writes to the destination topic, stop the other writer, then copy to a new topic. If the group's "
                             "offsets were set back, stop the service and run `reo recover`")
+
+
+def _check_same(place: Place, message: Consumed, frontier: Frontier) -> None:
+    found = checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
+    if frontier.last_written not in (None, found):
+        raise _truncated(place, f"the last one, which is another one now, at offset {message.offset()}")
 
 
 def _missing(frontiers: Mapping[Place, Frontier], counted: Mapping[Place, int], vanishing: AbstractSet[Place]) -> None:

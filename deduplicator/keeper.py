@@ -183,5 +183,5 @@ def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, 
     for place, frontier in frontiers.items():
         if frontier.sent < 0:
             log.warning("%s was not this route's alone before: what is there can not be checked, and is counted from now on", place)
-            found[place] = replace(frontier, destination_known=ends[place] - 1, sent=0)
+            found[place] = replace(frontier, destination_known=ends[place] - 1, sent=0, last_written=None)
     return found

@@ -39,7 +39,7 @@ from deduplicator.sieve import Sifting
 from deduplicator.size import Size
 from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
-from deduplicator.unwrap import Batch, by_partition
+from deduplicator.unwrap import Batch, by_partition, checksum_of
 from deduplicator.work import Work
 
 log = logging.getLogger(__name__)
@@ -223,7 +223,15 @@ class Loop:
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
-        return Assigned(work.next_offset, replace(state.frontier, rule=work.rule, last_record=last_record), state.surplus, state.spread)
+        moved = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
+        return Assigned(work.next_offset, moved, state.surplus, state.spread)
+
+    @staticmethod
+    def _last_written(state: Assigned, work: Work) -> str | None:
+        if state.spread is not None:
+            return None
+        records = next((records for records, _ in reversed(work.parts) if records), None)
+        return checksum_of(records[-1]) if records else state.frontier.last_written
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""

@@ -23,6 +23,12 @@ Record = tuple[bytes | None, bytes | None, Headers | None, int]
 """A record as the source has it: key, value, headers (None when it has none), timestamp in ms. A plain tuple, because one is made for each."""
 
 
+def checksum_of(record: Record) -> str:
+    """What the frontier keeps of a record as it is written."""
+    key, value, headers, timestamp_ms = record
+    return checksum(key, value, headers or [], timestamp_ms)
+
+
 class Said(NamedTuple):
     """A read-up-to record, and where in a batch it is."""
 

@@ -120,6 +120,7 @@ WRONGS = (
     Wrong("the count of what was sent is not committed", FRONTIER, '"n": self.sent', '"n": 0'),
     Wrong("what was sent is counted one short by the check", CHECK, "counted[place] < frontiers[place].sent",
           "counted[place] < frontiers[place].sent - 1"),
+    Wrong("the record at the known offset is not looked at", CHECK, "frontier.sent == 0\n", "frontier.sent == -7\n"),
     Wrong("a torn transaction's records are written again", CHECK, "        return covered\n", "        return 0\n"),
     # transactions and the loop
     Wrong("a producer in doubt is not made again", TRANSACTION, '("open", "in doubt"): "new"', '("open", "in doubt"): "ready"'),

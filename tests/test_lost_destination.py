@@ -12,13 +12,19 @@ from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from common.errors import DestinationTruncated
+from common.frontier import Frontier, RuleState
+from common.kafka_clients import reader
+from common.records import checksum
 from common.routes import Place
+from common.settings import load
 from deduplicator import destination_watch
+from deduplicator.check import held_against_data
 from deduplicator.destination import Output, check_delivered
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
-from tests.kafka import Clusters, spread
+from tests.kafka import Clusters, plain, spread
 from tests.recovering import copied_by
+from tests.service import settings
 from tests.stage_one import feed, frontiers_are_made, wrapped
 from tests.test_bad_input import FIRST, PARTITIONS, more_records, numbered, stopped
 
@@ -122,3 +128,35 @@ def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) 
     else:
         watch.see({"copy": str(SAME)}, {PLACE: 7})
     assert client.calls == 1
+
+
+def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, topic: str) -> None:
+    """Counts and offsets may fit: the record at the known offset, or the last of those behind it, is another one, or a marker now."""
+    clusters.destination.create(topic, 1)
+    records = [plain(number) for number in range(3)]
+    clusters.destination.write(topic, [(0, record) for record in records])
+    producer = clusters.destination.producer(transactional_id=topic)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"never committed", partition=0)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    place, end = Place(topic, 0), 5
+    consumer = reader(load(settings(clusters, topic, {})).destination, load(settings(clusters, topic, {})))
+    written = [checksum(record.key, record.value, list(record.headers), record.timestamp_ms) for record in records]
+
+    def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:
+        frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written)
+        outputs, surplus = held_against_data(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
+        assert not surplus
+        return outputs[place].known
+    assert [held(2, 0, written[2]), held(1, 1, written[2]), held(-1, 3, written[2]), held(2, 0, None)] == [2] * 4
+    for known, sent, last_written in ((2, 0, written[1]), (1, 1, written[1]), (-1, 3, "other")):
+        with pytest.raises(DestinationTruncated, match="which is another one now, at offset 2"):
+            held(known, sent, last_written)
+    for marker_or_aborted in (3, 4):
+        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, which is none now"):
+            held(marker_or_aborted, 0, written[2])
+    assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
+    assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"
+    consumer.close()

@@ -18,6 +18,7 @@ FOUND = {
     2638: "a partition that was added while the topics were made was refused at the next start",
     4750: "a record that had just been copied was lost by the source, and nothing compared it",
     10806: "a worker that stood still while it joined a group of the new protocol ended the service",
+    936: "the destination lost a committed record and its marker, and the marker of an abort took the record's offset: nothing was missed",
     2647: "the newest records of the intermediate topic were lost while the source was quiet, and never written again",
 }
 """Seeds that have found a defect of the service."""
