@@ -10,6 +10,7 @@ processes a Kafka of its own.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -40,6 +41,7 @@ REQUEST_TIMEOUT_S = 10.0
 BATCH_OVERHEAD_BYTES = 512
 """Framing around the records of a batch (61 bytes in message format v2), generously."""
 
+AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 REFUSED = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION,
@@ -76,14 +78,18 @@ def translate(error: KafkaError, doing: str) -> ReoError:
 
 def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]) -> Result:
     """Ask until a broker of the cluster answers; see `patiently`. AccessRefused, with the reason, when connections were broken off while they were made."""
-    cluster.refused = ""
+    cluster.refused = cluster.unconnected = ""
     try:
         return patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
     except ClusterUnreachable:
         client.poll(0)  # calls `_noted`
-        if not cluster.refused:
+        if not cluster.refused and not cluster.unconnected:
             raise
+        if not cluster.refused:
+            raise ClusterUnreachable(f"the {cluster.name} cluster at {cluster.bootstrap_servers} cannot be reached: {_unconnected(cluster)}") from None
         why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in cluster.refused else ""
+        if "wrong version number" in cluster.refused:
+            why = f"its listener does not speak TLS ({cluster.refused}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
         raise AccessRefused(f"the {cluster.name} cluster at {cluster.bootstrap_servers} can not be entered: {why or cluster.refused}. Check the settings "
                             f"{cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…") from None
 
@@ -149,6 +155,21 @@ def _noted(cluster: Cluster, error: KafkaError) -> None:
     CLIENT_ERRORS.labels(cluster.name, error.name()).inc()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str():
         cluster.refused = error.str()
+    elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
+        cluster.unconnected = AFTER.sub("", error.str())
+
+
+def _unconnected(cluster: Cluster) -> str:
+    """What librdkafka said, and what to do about it."""
+    said = cluster.unconnected
+    if "Failed to resolve" in said:
+        return f"{said}. Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)"
+    if "Connection refused" in said:
+        return f"{said}. Nothing listens there: start the broker, or correct the port in {cluster.name}.bootstrap_servers"
+    if "security.protocol" in said:
+        return (f"{said}. A TLS or SASL listener ends a connection in plain text like this: set {cluster.name}.security_protocol, or use the address of a "
+                "plain-text listener")
+    return f"{said}. Check the address and that the brokers run and can be reached from here"
 
 
 def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:

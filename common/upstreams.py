@@ -5,12 +5,15 @@ What is done with them is in `common.candidates`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.rules import Rule, routes
 from common.security import Security
 
+ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
+PORT_MAX = 65_535
 BETWEEN = ";"
 """Between clusters; commas are between the brokers of one."""
 
@@ -24,11 +27,21 @@ class Cluster:
     security: Security
     refused: str = ""
     """Why its brokers, or we, broke off a connection while it was made: written by the clients (`common.kafka_clients`), which say it only in passing."""
+    unconnected: str = ""
+    """Why no connection could be made, likewise."""
 
 
 def named(text: str) -> list[str]:
     """Each cluster's brokers."""
     return [servers.strip() for servers in text.split(BETWEEN)]
+
+
+def wrong_addresses(name: str, bootstrap_servers: str) -> Iterator[str]:
+    """Addresses that no client could use: `name` is the setting's. Without a port stage one's client takes none, and stage two's takes 9092."""
+    for address in bootstrap_servers.split(","):
+        found = ADDRESS.fullmatch(address.strip())
+        if not found or not 0 < int(found[1]) <= PORT_MAX:
+            yield f"{name}: {address.strip()!r} is no address of a broker: host:port is expected, with a port from 1 to {PORT_MAX}"
 
 
 def wrong(clusters: Sequence[str], failover: bool, rules: Sequence[Rule], appends: bool) -> Iterator[str]:

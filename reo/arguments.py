@@ -6,8 +6,12 @@ Options that are settings have the settings' names; everything else is set by th
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
-from typing import Any
+import re
+from typing import Any, NoReturn
+
+from reo.version import VERSION
 
 ALL = """examples:
   reo check                      can it run, and what would it do; changes nothing
@@ -122,6 +126,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**more)
         self.examples = examples
 
+    def error(self, message: str) -> NoReturn:
+        """With the word that was probably meant."""
+        found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        near = difflib.get_close_matches(found[1], re.findall(r"'(.*?)'", found[2]), 1) if found else []
+        super().error(message + (f". Did you mean {near[0]!r}?" if near else ""))
+
     def format_help(self) -> str:
         """Examples, then usage and options."""
         return f"{self.examples}\n{super().format_help()}" if self.examples else super().format_help()
@@ -130,6 +140,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """The arguments."""
     top = Parser(prog="reo", description="Copies Kafka topics from one cluster to another exactly once.", examples=ALL)
+    top.add_argument("--version", action="version", version=f"reo {VERSION}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="everything that can be known before running; changes nothing", examples=CHECK)
     run = commands.add_parser("run", help="the service: both stages, or one of them", examples=RUN)

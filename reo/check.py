@@ -6,7 +6,6 @@ cluster that is silent or a source topic that is not there, ends it. What may no
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -133,9 +132,6 @@ def command(settings: Settings, as_json: bool) -> int:
         check.run()
     except ReoError as failure:  # a cluster that fell silent meanwhile
         check.findings.append(failed("clusters", failure))
-    except KeyboardInterrupt:
-        print("reo check: interrupted", file=sys.stderr)
-        return 130
     if as_json:
         print(findings.as_json(check.findings))
     else:

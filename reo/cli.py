@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from common import errors, logs, process, settings
 from common.rules import TOPIC_NAME
 from common.settings import Settings
+from reo import interrupt
 from reo.arguments import parser
 
 
@@ -32,7 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return config.import_relay(given.files, given.with_secrets)
     loaded = _settings(given)
-    return loaded if isinstance(loaded, int) else COMMANDS[given.command](loaded, given)
+    if isinstance(loaded, int):
+        return loaded
+    if given.command == "run" or getattr(given, "watch", False):
+        return COMMANDS[given.command](loaded, given)
+    interrupted = interrupt.ends_at_once(given.command)
+    try:
+        return COMMANDS[given.command](loaded, given)
+    except BaseException:
+        if not interrupted():
+            raise
+        return interrupt.said(given.command)
 
 
 def _run(loaded: Settings, given: argparse.Namespace) -> int:

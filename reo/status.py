@@ -169,7 +169,8 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
         print(f"reo status: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 0
+        if not watch:
+            raise
     return 0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from common.errors import SettingsInvalid
 from common.settings import load
+from tests.commands import reo_with
 from tests.conftest import Start
 from tests.kafka import Clusters, spread, until
 from tests.secured import PASSWORD, USER, Certificates, Secured, Tokens, token_server
@@ -125,6 +126,18 @@ def test_who_may_not_is_told_why(stand: Stand, topic: str, start: Start, case: s
     service = start(topic, "deduplicator", environment=stand.environment(topic, way) | {"REO_CONNECT_TIMEOUT_S": "3"})
     stopped(service, 12, "AccessRefused", "the source cluster", words, "source.security_protocol")
     assert WRONG not in service.log
+
+
+@pytest.mark.parametrize(("listener", "protocol", "exit_code", "words"), [
+    ("TLS", "PLAINTEXT", 10, ["cannot be reached: ", "A TLS or SASL listener ends a connection in plain text like this: set source.security_protocol"]),
+    (None, "SSL", 12, ["its listener does not speak TLS", "source.security_protocol=PLAINTEXT"]),
+])
+def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | None, protocol: str, exit_code: int, words: list[str]) -> None:
+    """Plain text where TLS is spoken, and the reverse: what was met, and the setting that mends it."""
+    address = stand.source.at(listener) if listener else stand.source.cluster.address
+    environment = settings(stand.clusters, topic, {"connect_timeout_s": "2"})
+    said = reo_with(environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": address, "REO_SOURCE_SECURITY_PROTOCOL": protocol}, "lag", exit_code=exit_code).stderr
+    assert [word for word in words if word not in said] == [], said
 
 
 @pytest.mark.parametrize(("given", "words"), [

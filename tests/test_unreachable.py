@@ -1,0 +1,87 @@
+"""What a user sees of a cluster that cannot be reached, and of a command that is interrupted while it waits for one: by the words, from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reo.demo.broker import free_port
+from tests.commands import reo_with
+from tests.kafka import ROOT
+from tests.test_settings import GOOD
+
+COMMANDS = ("check", "status", "lag", "verify", "recover", "inspect", "topics", "offsets translate --group g")
+
+
+def given(source: str) -> dict[str, str]:
+    """Settings with this source."""
+    return GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": source, "REO_DESTINATION_BOOTSTRAP_SERVERS": "127.0.0.1:1", "REO_CONNECT_TIMEOUT_S": "1"}
+
+
+def test_a_name_that_cannot_be_resolved_is_said() -> None:
+    """With the name, the reason, and the setting."""
+    said = reo_with(given("no-such-host.invalid:9092"), "lag", exit_code=10).stderr
+    assert "the source cluster at no-such-host.invalid:9092 cannot be reached: " in said
+    assert "Failed to resolve 'no-such-host.invalid:9092'" in said
+    assert "Correct the host in source.bootstrap_servers" in said
+
+
+def test_a_port_where_nobody_listens_is_said() -> None:
+    """The same."""
+    port = free_port()
+    said = reo_with(given(f"127.0.0.1:{port}"), "lag", exit_code=10).stderr
+    assert f"the source cluster at 127.0.0.1:{port} cannot be reached: " in said
+    assert "Connection refused. Nothing listens there: start the broker, or correct the port in source.bootstrap_servers" in said
+
+
+@pytest.mark.parametrize("address", ["host:abc", "host", "host:0", "host:70000", ":9092", "a b:9092", "host:9092,", "http://host:9092/x"])
+def test_what_is_no_address_is_refused_before_anything_is_tried(address: str) -> None:
+    """Exit code 2, and the form that is expected."""
+    said = reo_with(given(address), "lag", exit_code=2)
+    assert "source.bootstrap_servers: " in said.stderr + said.stdout
+    assert "host:port is expected, with a port from 1 to 65535" in said.stderr + said.stdout
+
+
+@pytest.mark.parametrize("address", ["host:9092", "a-b.c:1, d:65535", "[::1]:9092", "SSL://host:9093"])
+def test_addresses_that_clients_take_are_taken(address: str) -> None:
+    """`config show` reads the settings, and asks nobody."""
+    reo_with(given(address), "config", "show")
+
+
+@pytest.mark.parametrize("words", [pytest.param(words, marks=() if words == "lag" else pytest.mark.long) for words in COMMANDS])
+def test_ctrl_c_ends_a_command_that_waits(words: str, tmp_path: Path) -> None:
+    """A cluster takes the connection and says nothing: a client would wait a minute for it. One line, 130, no traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, (tmp_path / "said").open("w+") as said:
+        environment = given(f"127.0.0.1:{silent.getsockname()[1]}") | {"REO_CONNECT_TIMEOUT_S": "60"}
+        process = subprocess.Popen([sys.executable, "-m", "reo", *words.split()], cwd=ROOT, env={"PATH": os.environ["PATH"], **environment}, stdout=said,
+                                   stderr=said)
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        connection.close()
+        said.seek(0)
+        assert said.read() == f"reo {words.split(maxsplit=1)[0]}: interrupted\n"
+
+
+def test_a_mistyped_command_is_guessed() -> None:
+    """And the version is said."""
+    assert "Did you mean 'verify'?" in reo_with(GOOD, "verfy", exit_code=2).stderr
+    assert reo_with(GOOD, "--version").stdout == f"reo {version()}\n"
+
+
+def version() -> str:
+    """Of pyproject.toml."""
+    line = next(line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = "))
+    return line.split('"')[1]
+
+
+def test_make_setup_leaves_the_command(tmp_path: Path) -> None:
+    """`.venv/bin/reo`, from any folder."""
+    done = subprocess.run([ROOT / ".venv" / "bin" / "reo", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == f"reo {version()}\n"
