@@ -29,6 +29,7 @@ FORBIDDEN = {
 OF_THE_MACHINE = {"time", "threading", "_thread", "random", "secrets", "uuid", "sched", "asyncio", "multiprocessing", "concurrent.futures"}
 """What `common.machine` stands before. Of the last one all but `Future`, which clients answer with."""
 ASK_THE_MACHINE_ITSELF = {
+    "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
     "common/machine.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
     "deduplicator/limit.py": {"time", "threading"},  # a signal interrupts the real main thread
     "replicator/session.py": {"threading"},  # of the real JVM
