@@ -10,7 +10,7 @@ source, the heap and garbage collector of Kafka's own start script. What it need
 
 Everything that it remembers (group, internal topics, transactional ids) carries `name`, so instances with different names share
 brokers and do not disturb each other; one with the same name goes on where the last one stopped. Its log says one ERROR at each
-start: the checkpoint connector can not be configured because checkpoints are off. That is its way to leave it out.
+start: the checkpoint connector cannot be configured because checkpoints are off. That is its way to leave it out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Identical upstreams: clusters that have the same topics with the same records at the same offsets, copied from one at a time (`source.mode=failover`).
 
-Each has an identity of its own, so an identity can not say what was copied. The records can: stage one begins a run on a candidate only when the
+Each has an identity of its own, so an identity cannot say what was copied. The records can: stage one begins a run on a candidate only when the
 copy's last records are that candidate's (`replicator.same`), whether it copied from it before or not. So nothing has to be remembered of candidates.
 A frontier names the copied topic by its name alone (`copied_identity`), and which candidate it was does not matter to stage two.
 
@@ -46,7 +46,7 @@ class Look(NamedTuple):
 
 
 def look(settings: Settings, known: Sources | None = None) -> Look | ReoError:
-    """The one source of these settings, or why it can not be looked at; of topics that are `known` only where they stand is asked."""
+    """The one source of these settings, or why it cannot be looked at; of topics that are `known` only where they stand is asked."""
     try:
         client = admin(settings.source, settings)  # each thread has its own
         sources = known if known is not None else topics.sources(settings, client, request_timeout_s(settings))

@@ -10,7 +10,7 @@
 
 They are passed through as they are, and win over what reo would set. But an exact copy stands on some of them: those are in `GUARDED`, each with the reason and
 with the values that do no harm. Any other value is refused, unless `allow_unsafe_options` is set: then it is passed, and every process says so in its
-log. What can not work at all is refused always. Sources: Kafka's documentation ("Consumer Configs", "Producer Configs"), librdkafka's CONFIGURATION.md with
+log. What cannot work at all is refused always. Sources: Kafka's documentation ("Consumer Configs", "Producer Configs"), librdkafka's CONFIGURATION.md with
 its aliases, Spark's "Structured Streaming + Kafka Integration Guide" (options of Spark itself are known here by name; all others go to Kafka).
 """
 
@@ -183,7 +183,7 @@ def text(value: object) -> str:
 
 
 def wrong(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[str]:
-    """What can not be passed through, each with the reason."""
+    """What cannot be passed through, each with the reason."""
     for option, value in options.items():
         guard = GUARDED[setting].get(option)
         if setting == spark_options.SETTING and not spark_options.NAME.fullmatch(option):

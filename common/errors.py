@@ -18,7 +18,7 @@
         ├── ForeignRecord          24   a record without a valid origin header on the intermediate topic
         ├── ForeignWriter          25   somebody else writes to the destination topic
         ├── DestinationTruncated   26   records that were committed are gone from the destination
-        ├── RecordRefused          27   the destination can not take a record as it is
+        ├── RecordRefused          27   the destination cannot take a record as it is
         ├── HangingTransaction     28   a transaction of the destination stays open beyond its time-out
         ├── ServiceRuns            29   the group has members, where the service has to be stopped
         ├── CopyDiffers            30   `reo verify`, `reo recover` or `reo offsets` found a difference
@@ -26,7 +26,7 @@
         ├── OffsetUntranslatable   32   a group's offset has no exact place at the destination
         ├── GroupBusy              33   the group has members, where its offsets are to be set
         ├── SourceRefused          34   no candidate of the source may be copied from
-        ├── FilterFailed           35   `filter.function` or `filter.sql` can not decide a record
+        ├── FilterFailed           35   `filter.function` or `filter.sql` cannot decide a record
         ├── LagsBehind             36   `reo lag` found more than it was told to allow
         └── NothingCompared        37   `reo verify` had no record to compare
 
@@ -147,7 +147,7 @@ class DestinationTruncated(Stop):
 
 
 class RecordRefused(Stop):
-    """A record that the destination can not hold unchanged."""
+    """A record that the destination cannot hold unchanged."""
 
     exit_code = 27
 
@@ -200,7 +200,7 @@ class SourceRefused(Stop):
 
 
 class FilterFailed(Stop):
-    """A filter can not say whether a record is to be copied."""
+    """A filter cannot say whether a record is to be copied."""
 
     exit_code = 35
 

@@ -23,7 +23,7 @@ Filter = Callable[[SourceRecord], bool]
 
 
 def function(text: str) -> Filter:
-    """The function of `module:function`; ValueError when it can not be had."""
+    """The function of `module:function`; ValueError when it cannot be had."""
     return cast(Filter, mapping.function(text))
 
 
@@ -41,4 +41,4 @@ def wrong(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
     elif not mapping.FUNCTION.fullmatch(text):
         yield f"filter.function: module:function is expected, not {text!r}"
     else:
-        yield from (f"filter.function {text} can not be used: {reason}" for reason in mapping.uncallable(text))
+        yield from (f"filter.function {text} cannot be used: {reason}" for reason in mapping.uncallable(text))

@@ -90,7 +90,7 @@ def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask:
         why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in cluster.refused else ""
         if "wrong version number" in cluster.refused:
             why = f"its listener does not speak TLS ({cluster.refused}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
-        raise AccessRefused(f"the {cluster.name} cluster at {cluster.bootstrap_servers} can not be entered: {why or cluster.refused}. Check the settings "
+        raise AccessRefused(f"the {cluster.name} cluster at {cluster.bootstrap_servers} cannot be entered: {why or cluster.refused}. Check the settings "
                             f"{cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…") from None
 
 

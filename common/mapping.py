@@ -47,7 +47,7 @@ def number(mapping: str) -> int | None:
 
 
 def function(mapping: str) -> Function:
-    """The function of `module:function`; ValueError when it can not be had."""
+    """The function of `module:function`; ValueError when it cannot be had."""
     module, _, name = mapping.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -76,13 +76,13 @@ def wrong(mapping: str) -> Iterator[str]:
     if not FUNCTION.fullmatch(mapping):
         yield f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is expected"
         return
-    yield from (f"the mapping {mapping} can not be used: {reason}" for reason in uncallable(mapping))
+    yield from (f"the mapping {mapping} cannot be used: {reason}" for reason in uncallable(mapping))
 
 
 def uncallable(text: str) -> Iterator[str]:
-    """Why the function of `module:function` can not be called, in words."""
+    """Why the function of `module:function` cannot be called, in words."""
     try:
         if not callable(function(text)):
-            yield "it can not be called"
+            yield "it cannot be called"
     except ValueError as reason:
         yield str(reason)

@@ -3,7 +3,7 @@
 Its names have no prefix, so any of them may be there for another program: a `CLIENT_ID` of some login, a `CONSUMER_GROUP` of a neighbour in the same
 ConfigMap. Taken alone, that one would give a copy that has run for months another consumer group, and with it no frontier. Therefore:
 
-- they are looked at only when both names that kafka-topic-mirror can not do without are there, `INPUT_TOPIC` and `OUTPUT_TOPIC`;
+- they are looked at only when both names that kafka-topic-mirror cannot do without are there, `INPUT_TOPIC` and `OUTPUT_TOPIC`;
 - they never win: where the settings file or another variable says something else for the same setting, that is an error which names both.
 
 An empty value counts as not given, as there. What is different: without `NEWEST_OFFSET` a copy begins at the earliest record, not at the newest, so that

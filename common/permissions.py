@@ -1,7 +1,7 @@
 """Who has to be allowed what: the least ACLs of each command, in one table. docs/reference.md has it, and every start holds it against the clusters.
 
 A client that is asked to says what its principal may do with a topic or a group (KIP-430). So a start asks once and names all that is missing, instead of
-meeting one refusal after the other, or none: a refused purge, for instance, is only a topic that grows. Transactional ids can not be
+meeting one refusal after the other, or none: a refused purge, for instance, is only a topic that grows. Transactional ids cannot be
 asked for, creating a topic is asked for without creating it, and what was taken away while the service runs is looked up when it is missed (`named`).
 
 Read, Write and Delete of a topic, and Read of a group, include Describe (Kafka's documentation, "Authorization and ACLs"): a row says Describe only

@@ -91,7 +91,7 @@ def probe(settings: Settings, role: str) -> Probe[None]:
 
 
 def check(settings: Settings) -> None:
-    """ClusterUnreachable or AccessRefused when the database can not be entered within `connect_timeout_s`."""
+    """ClusterUnreachable or AccessRefused when the database cannot be entered within `connect_timeout_s`."""
     connect(settings, "check", settings.number("connect_timeout_s")).close()
 
 
@@ -133,7 +133,7 @@ def _not_entered(settings: Settings, failed: psycopg.Error) -> ReoError:
     if password and str(password) in said:
         said = type(failed).__name__
     if REFUSED.search(said):
-        return AccessRefused(f"the database can not be entered: {said}. Check {CONNECTION} and what the server allows (pg_hba.conf)")
+        return AccessRefused(f"the database cannot be entered: {said}. Check {CONNECTION} and what the server allows (pg_hba.conf)")
     return ClusterUnreachable(f"the database does not answer: {said}. Check {CONNECTION}, and that the server runs and can be reached from here")
 
 

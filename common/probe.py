@@ -1,6 +1,6 @@
 """Asks a server again and again whether it is there, in a thread of its own: who works must not wait for one that is not.
 
-A consumer that gets nothing can not tell whether there is nothing, and an idle session does not notice that its server is away. (Not by futures
+A consumer that gets nothing cannot tell whether there is nothing, and an idle session does not notice that its server is away. (Not by futures
 of the admin client: when a question's time-out is over and the answer comes late, librdkafka 2.16 was seen to end the process by an assertion.)
 """
 

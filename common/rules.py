@@ -62,7 +62,7 @@ class Rule:
             try:
                 re.compile(self.source).sub(self.destination, "")  # reads the destination, though there is nothing to replace
             except (re.error, IndexError) as reason:
-                yield f"the pattern {self.source!r} can not be used with {self.destination!r}: {reason}"
+                yield f"the pattern {self.source!r} cannot be used with {self.destination!r}: {reason}"
             if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
         yield from mapping.wrong(self.mapping)
@@ -116,7 +116,7 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
 
 
 def clashes(rules: Sequence[Rule], found: Sequence[Route]) -> list[str]:
-    """Why these routes can not be copied side by side, in words."""
+    """Why these routes cannot be copied side by side, in words."""
     sources, between = Counter(route.source_topic for route in found), Counter(route.intermediate_topic for route in found)
     own = Counter(name for name, _ in {(route.destination_topic, route.source_topic) for route in found if not route.shared})
     shared = {route.destination_topic for route in found if route.shared}

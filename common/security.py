@@ -26,7 +26,7 @@ OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCa
 PROBE_S = 5.0
 CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 KEY = "-----BEGIN PRIVATE KEY-----"
-"""PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 can not give Kafka the key of PBES2, which is what OpenSSL writes."""
+"""PKCS #8, the one form that both clients read (KIP-651); not encrypted, because Java 17 cannot give Kafka the key of PBES2, which is what OpenSSL writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Security:
         return ""
 
     def wrong(self, side: str) -> Iterator[str]:
-        """What contradicts itself or can not be read, in terms of the settings."""
+        """What contradicts itself or cannot be read, in terms of the settings."""
         for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
             if self.with_sasl and not getattr(self, need):
                 yield f"{side}.{need} is missing: {side}.security_protocol is {self.security_protocol}"
@@ -141,13 +141,13 @@ def _quoted(value: str) -> str:
 
 
 def _unfit(name: str, file: str, mark: str) -> Iterator[str]:
-    """Why a PEM file can not be used; nothing of what is in it is said."""
+    """Why a PEM file cannot be used; nothing of what is in it is said."""
     if not file:
         return
     try:
         text = Path(file).read_text()
     except (OSError, UnicodeDecodeError) as failed:
-        yield f"{name}: {file} can not be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}"
+        yield f"{name}: {file} cannot be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}"
         return
     if mark not in text:
         how = " (`openssl pkcs8 -topk8 -nocrypt` makes it of other keys)" if mark is KEY else ""

@@ -68,7 +68,7 @@ class Settings:
         return Settings(self.values | {"source.bootstrap_servers": source.bootstrap_servers}, self.given_by)
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
-        """What is copied, when these topics are at the source; SettingsInvalid when it can not be copied side by side."""
+        """What is copied, when these topics are at the source; SettingsInvalid when it cannot be copied side by side."""
         found = rules.routes(self.rules, topics, self.text("intermediate.topic"))
         clashes = rules.clashes(self.rules, found)
         if clashes:
@@ -194,7 +194,7 @@ def _secret_of(variable: str, file: str, wrong: list[str]) -> str:
     try:
         return Path(file).read_text().removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as failed:
-        wrong.append(f"{variable}: {file} can not be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}")
+        wrong.append(f"{variable}: {file} cannot be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}")
         return ""
 
 

@@ -1,6 +1,6 @@
 """The settings file: TOML, YAML or JSON by dynaconf, INI by the standard library; names in dots, values as they stand there.
 
-What is in the file and can not be used is an error, never left out: a file of an unknown form, which dynaconf would not read and not
+What is in the file and cannot be used is an error, never left out: a file of an unknown form, which dynaconf would not read and not
 mention; a name that no setting has; and a text that is no text. `topic: 1_000` is the number 1000 to YAML and `topic: null` is none: what
 was meant is known only when it stands in quotes.
 """
@@ -25,7 +25,7 @@ CASED = (TOPICS, "replicator.spark_options.")
 
 
 def read(file: str) -> dict[str, Any]:
-    """Dotted names and their values; ValueError with the reason when the file can not be read."""
+    """Dotted names and their values; ValueError with the reason when the file cannot be read."""
     path = Path(file)
     try:
         content = path.read_bytes()
@@ -37,7 +37,7 @@ def read(file: str) -> dict[str, Any]:
         tree = _ini(content.decode()) if path.suffix == ".ini" else _by_dynaconf(path)
         return dict(_flatten(tree))
     except Exception as unreadable:  # each of the parsers has exceptions of its own
-        raise ValueError(f"can not be read: {unreadable}") from None
+        raise ValueError(f"cannot be read: {unreadable}") from None
 
 
 def text(value: object) -> str:

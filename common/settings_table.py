@@ -100,7 +100,7 @@ SETTINGS: tuple[Setting, ...] = (
             "`postgresql://…`): a table for each topic, see [To PostgreSQL](how-to/postgresql.md)."),
     Setting("destination.postgresql_schema", "text", "public", "Where the tables are; it has to be there."),
     Setting("destination.zero_timestamp", "text", "refuse",
-            "A record with timestamp 0 (1970-01-01), which librdkafka can not write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
+            "A record with timestamp 0 (1970-01-01), which librdkafka cannot write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
     _options("destination.producer_options", "the producer with which stage two writes the destination (librdkafka)"),
     *_access("destination"),
     Setting("intermediate.topic", "text", "", "The topic between the stages, on the destination cluster. Default `<destination topic>-proxy`.",
@@ -152,7 +152,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("metrics.port", "integer", 7081, "Port of /metrics, /livez and /readyz; 0 takes a free one.", most=65_535),
     Setting("log.format", "text", "text", "One event a line: `text` or `json`.", choices=("text", "json")),
     Setting("log.level", "text", "INFO", "Least level that is written.", choices=("DEBUG", "INFO", "WARNING", "ERROR")),
-    Setting("connect_timeout_s", "integer", 30, "How long a start waits for a cluster before it says that it can not be reached.", least=1, most=3600),
+    Setting("connect_timeout_s", "integer", 30, "How long a start waits for a cluster before it says that it cannot be reached.", least=1, most=3600),
     Setting("stop_at_end", "flag", False, "Copy what is there at the start, then end with exit code 0."),
 )
 

@@ -38,7 +38,7 @@ GUARDS: Mapping[str, Guard] = {
     "spark.dynamicAllocation.enabled": Guard("a run begins when there is a core for each partition, and executors would come when it has begun", "false"),
     "spark.speculation": Guard("a second attempt of a task at the same time would interleave two sequences of numbers", "false"),
     "spark.sql.streaming.unsupportedOperationCheck": Guard("Spark would refuse the sequence number", "false", always=True),
-    "spark.sql.ansi.enabled": Guard("filter.sql would leave out in silence what it can not decide", "true"),
+    "spark.sql.ansi.enabled": Guard("filter.sql would leave out in silence what it cannot decide", "true"),
     **dict.fromkeys(("spark.sql.extensions", "spark.plugins"), _EXTENSION),
     "spark.redaction.regex": Guard("secrets would be in the log"),
 }

@@ -33,11 +33,11 @@ def named(settings: Settings) -> bool:
 def refuse(settings: Settings, command: str, why: str) -> None:
     """SettingsInvalid for a command that looks at a destination topic."""
     if named(settings):
-        raise SettingsInvalid(f"`{command}` can not be used with {CONNECTION}: {why}")
+        raise SettingsInvalid(f"`{command}` cannot be used with {CONNECTION}: {why}")
 
 
 def zero_timestamp_ms(settings: Settings) -> int | None:
-    """What is written for timestamp 0; None when the destination can not hold it and nothing was allowed in its place."""
+    """What is written for timestamp 0; None when the destination cannot hold it and nothing was allowed in its place."""
     if named(settings):
         return 0
     return 1 if settings.text("destination.zero_timestamp") == "one" else None

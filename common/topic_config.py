@@ -1,7 +1,7 @@
 """Which configurations of a topic its copy takes over.
 
 Those that are set on the source topic itself, and known to the destination's brokers: what is not set on a topic is its cluster's decision, on either side.
-Two things are different. `NOT_OVER` can not go over, each with the reason. And the limit on a batch, `max.message.bytes`, goes over also when the
+Two things are different. `NOT_OVER` cannot go over, each with the reason. And the limit on a batch, `max.message.bytes`, goes over also when the
 source has it from its broker: without it, records that the source has taken would be refused.
 """
 

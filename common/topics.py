@@ -98,11 +98,11 @@ def check_identity(copied: str, now: Topic) -> None:
     """SourceRecreated when the topic is not the one that a frontier speaks of."""
     if copied != now.identity:
         raise SourceRecreated(f"the source topic {now.name} is another one than the one that was copied (identity {copied}, now {now.identity}): it was "
-                              "deleted and made again, or the address leads to another cluster. To copy the new one, give it another destination.topic")
+                              "deleted and recreated, or the address leads to another cluster. To copy the new one, give it another destination.topic")
 
 
 def prepare(settings: Settings) -> dict[Route, Topic]:
-    """Create or extend what is missing, refuse what can not hold an exact copy, and return the routes with their source topics."""
+    """Create or extend what is missing, refuse what cannot hold an exact copy, and return the routes with their source topics."""
     timeout_s = settings.number("connect_timeout_s")
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     copied = sources(settings, source_admin, timeout_s)
@@ -249,7 +249,7 @@ def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: 
 
 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
-    """TopicsUnfit for topics that can not hold an exact copy; a warning for a destination that takes smaller records."""
+    """TopicsUnfit for topics that cannot hold an exact copy; a warning for a destination that takes smaller records."""
     between = all_config(client, settings.destination, route.intermediate_topic)
     copy = None if tables.named(settings) else all_config(client, settings.destination, route.destination_topic)
     for wrong in unfit(route, source_limit, between, copy):

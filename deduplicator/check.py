@@ -122,7 +122,7 @@ def _missing(frontiers: Mapping[Place, Frontier], counted: Mapping[Place, int], 
             continue
         if place not in vanishing:
             raise _truncated(place, f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[place]} are there")
-        log.warning("%s: %d of the last %d records are gone by retention or compaction; the frontier can not be checked", place,
+        log.warning("%s: %d of the last %d records are gone by retention or compaction; the frontier cannot be checked", place,
                     frontier.sent - counted[place], frontier.sent)
 
 

@@ -196,9 +196,9 @@ class KafkaDestination:
 
 
 def check_delivered(place: Place, output: Output, offset: int) -> None:
-    """DestinationTruncated when the last record of the open transaction, which `output` counts, was given an offset that it can not have.
+    """DestinationTruncated when the last record of the open transaction, which `output` counts, was given an offset that it cannot have.
 
-    Offsets of a partition only grow. Where it lost what was written (an unclean election, a restored disk, a topic that was made again), they are
+    Offsets of a partition only grow. Where it lost what was written (an unclean election, a restored disk, a topic that was recreated), they are
     given once more: `known` would be another record's then, and the next start would find nothing wrong.
     """
     if offset < output.last_offset:

@@ -1,7 +1,7 @@
-"""The destination topics, asked for now and then while a worker runs: were they deleted and made again, do they end where they have to?
+"""The destination topics, asked for now and then while a worker runs: were they deleted and recreated, do they end where they have to?
 
 `KafkaDestination.commit` sees a loss with the next records. This sees it also while nothing comes, and before anything is written to a topic that
-was made again, so that the next start finds it empty and copies it whole. Nothing is waited for: what was asked is looked at a second later. What
+was recreated, so that the next start finds it empty and copies it whole. Nothing is waited for: what was asked is looked at a second later. What
 the cluster does not answer is asked again; a topic that is not there is met by the next transaction.
 """
 
@@ -57,17 +57,17 @@ class DestinationWatch:
         try:
             now = str(answer.result().topic_id)
         except KafkaException as failed:
-            log.debug("%s can not be described now: %s", name, failed)
+            log.debug("%s cannot be described now: %s", name, failed)
             return
         if written and now not in (written, NO_TOPIC_ID):
-            raise DestinationTruncated(f"the destination topic {name} was deleted and made again while it was copied to: what was copied is gone. "
+            raise DestinationTruncated(f"the destination topic {name} was deleted and recreated while it was copied to: what was copied is gone. "
                                        "Start again to copy it from the beginning, if it is still empty")
 
     def _check_end(self, place: Place, last_offset: int, answer: Future[Any]) -> None:
         try:
             end = int(answer.result().offset)
         except KafkaException as failed:
-            log.debug("the end of %s can not be read now: %s", place, failed)
+            log.debug("the end of %s cannot be read now: %s", place, failed)
             return
         if 0 <= end <= last_offset:  # a question that timed out is answered with a negative offset (confluent-kafka 2.16)
             raise DestinationTruncated(f"{place} lost records while it was copied to: offset {last_offset} was written, the partition ends at {end}. "

@@ -48,7 +48,7 @@ class Follower:
                 if not self.found.issuperset(topics.sources(self.settings, client)):
                     self.found.update(topics.prepare(self.settings))
             except ClusterUnreachable as silent:
-                log.warning("topics that a pattern could fit can not be looked for now: %s", silent)
+                log.warning("topics that a pattern could fit cannot be looked for now: %s", silent)
             except Exception as failed:  # the loop raises it: without this thread it would follow nothing, in silence
                 self.failed = failed
                 return

@@ -2,7 +2,7 @@
 
 It hands out batches, notes which partitions came and went (`deduplicator.partitions`), and deletes what is committed. Callbacks of the group run
 inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`): giving partitions up therefore needs nothing
-but forgetting them, and losing them can not leave anything half done.
+but forgetting them, and losing them cannot leave anything half done.
 
 Nothing is fetched of a partition that was just assigned: where from is not known before its frontier was read. But librdkafka has to be answered in the
 callback; confluent-kafka would do it itself, with the committed offset. So it is answered with no partition at all, and `read` assigns them, at their
@@ -249,4 +249,4 @@ class Purge:
                 self.done[place] = asked.offset
                 PURGED.labels(place.topic, str(place.partition)).set(asked.offset)
             except KafkaException as failed:
-                log.warning("%s can not be purged, it will grow: %s", place, failed.args[0].str())
+                log.warning("%s cannot be purged, it will grow: %s", place, failed.args[0].str())

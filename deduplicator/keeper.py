@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Waits while the destination is silent; a Stop when what is there can not be gone on from."""
+    """Waits while the destination is silent; a Stop when what is there cannot be gone on from."""
 
     def has_begun(self) -> bool:
         """Whether this service has a frontier, of whatever partition."""
@@ -86,7 +86,7 @@ class InGroup:
                 return bool(self.group.frontiers())
             except ClusterUnreachable as silent:
                 self.pulse.wait("destination")
-                log.warning("whether there are frontiers can not be read yet: %s", silent)
+                log.warning("whether there are frontiers cannot be read yet: %s", silent)
                 machine.sleep(0.2)
 
     def commits(self, names: Collection[str]) -> dict[Place, Committed]:
@@ -106,11 +106,11 @@ class InGroup:
                 undecided_since = undecided_since or machine.monotonic()
                 if machine.monotonic() > undecided_since + self.undecided_s:
                     raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
-                log.warning("the frontier can not be read yet: %s", hanging)
+                log.warning("the frontier cannot be read yet: %s", hanging)
                 self.pulse.wait("transaction")
             except ClusterUnreachable as silent:
                 undecided_since = None
-                log.warning("the frontier can not be read yet: %s", silent)
+                log.warning("the frontier cannot be read yet: %s", silent)
                 self.pulse.wait("destination")
             machine.sleep(0.2)
 
@@ -159,7 +159,7 @@ class KafkaKeeper:
                 return held_against_data(self.in_group.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted, self.in_group.pulse.beat)
             except ClusterUnreachable as silent:
                 if decided:
-                    log.warning("the destination can not be held against the frontier yet: %s", silent)
+                    log.warning("the destination cannot be held against the frontier yet: %s", silent)
                     self.in_group.pulse.wait("destination")
                     deadline = machine.monotonic() + undecided_s
                     continue
@@ -182,6 +182,6 @@ def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, 
     found = dict(frontiers)
     for place, frontier in frontiers.items():
         if frontier.sent < 0:
-            log.warning("%s was not this route's alone before: what is there can not be checked, and is counted from now on", place)
+            log.warning("%s was not this route's alone before: what is there cannot be checked, and is counted from now on", place)
             found[place] = replace(frontier, destination_known=ends[place] - 1, sent=0, last_written=None)
     return found

@@ -57,4 +57,4 @@ def _by_function(route: Route, partition: int, partitions: int, limit: CallLimit
 
 
 def _refused(route: Route, partition: int, record: Record, why: str) -> SettingsInvalid:
-    return SettingsInvalid(f"the mapping of {route} can not place a record of {route.source(partition)} (key {record[0]!r:.80}, timestamp {record[3]}): {why}")
+    return SettingsInvalid(f"the mapping of {route} cannot place a record of {route.source(partition)} (key {record[0]!r:.80}, timestamp {record[3]}): {why}")

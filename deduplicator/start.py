@@ -8,7 +8,7 @@ copy begins is durable before anything is copied, whatever dies.
 | a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.check`) |
 | a frontier, its position outside, or records missing behind it (deleted or lost unread) | the same, and anchored again: position at the end, epoch raised |
 | no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new (`_has_appeared`) |
-| a frontier of another destination topic (it was deleted and made again) | the same as none, but never later than what was copied |
+| a frontier of another destination topic (it was deleted and recreated) | the same as none, but never later than what was copied |
 | no frontier, records at the destination | FrontierLost, or, when told to append, the first frontier |
 | the same, on a route that is not one to one | the first frontier, if the records are certainly other sources' |
 
@@ -177,7 +177,7 @@ class Starter:
         """Whether records at a destination that is not one to one are certainly not this partition's: it is new among others that were copied there before.
 
         Nothing was ever written to its intermediate partition, the group has frontiers for this destination, and none of them is this source's under
-        another intermediate topic. An intermediate topic that somebody deleted can not be told from one that is new.
+        another intermediate topic. An intermediate topic that somebody deleted cannot be told from one that is new.
         """
         if self._is_one_to_one(place) or positions.ends(self.in_group.admin, [place])[place] > 0:
             return False

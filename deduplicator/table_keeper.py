@@ -164,7 +164,7 @@ class TableKeeper:
         return {place: last + 1 for place, last in self._last(outputs).items()}
 
     def checked(self, frontiers: Mapping[Place, Frontier]) -> Checked:
-        """The last row of a partition is the one that the frontier names: rows and frontier can not be torn, but somebody else can write or delete."""
+        """The last row of a partition is the one that the frontier names: rows and frontier cannot be torn, but somebody else can write or delete."""
         for place, last in self._last(frontiers).items():
             _check_last(place, frontiers[place].destination_known, last)
         return {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}, {}

@@ -60,7 +60,7 @@ NEXT: dict[tuple[State, Event], State] = {
 def after(state: State, event: Event) -> State:
     """The state that follows; StageFailed when the table does not know the event there."""
     if (state, event) not in NEXT:
-        raise StageFailed(f"a producer that is {state!r} can not take {event!r}: a defect in the loop")
+        raise StageFailed(f"a producer that is {state!r} cannot take {event!r}: a defect in the loop")
     return NEXT[state, event]
 
 

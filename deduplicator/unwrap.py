@@ -98,11 +98,11 @@ class Batch:
         return LastRecord(origin.source_offset, checksum(message.key(), message.value(), self.headers[position][:-1], origin.timestamp_ms))
 
     def _instead_of_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
-        """What stands for 1970-01-01T00:00:00.000Z, which librdkafka can not write: it takes 0 for "now" (rd_kafka_msg_new0)."""
+        """What stands for 1970-01-01T00:00:00.000Z, which librdkafka cannot write: it takes 0 for "now" (rd_kafka_msg_new0)."""
         if zero_timestamp_ms is None:
             origin = self.origins[position]
             raise RecordRefused(f"the source record in partition {origin.source_partition} at offset {origin.source_offset} has timestamp 0, which "
-                                "librdkafka can not write: set destination.zero_timestamp=one to have 1 ms written in its place")
+                                "librdkafka cannot write: set destination.zero_timestamp=one to have 1 ms written in its place")
         return zero_timestamp_ms
 
 

@@ -119,5 +119,5 @@ class Work:
 
 def _recreated(found: str, copied: str) -> SourceRecreated:
     return SourceRecreated(
-        f"stage one copies a source topic with identity {found}, this copy is of {copied}: it was deleted and made again, or source.bootstrap_servers "
+        f"stage one copies a source topic with identity {found}, this copy is of {copied}: it was deleted and recreated, or source.bootstrap_servers "
         "leads to another cluster. To copy the new one, give it another destination.topic")

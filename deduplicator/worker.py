@@ -169,7 +169,7 @@ def build(settings: Settings, number: int) -> Worker:
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    """Work until `stopping()`; a Stop or Restart error when it can not go on. Leaves no open transaction."""
+    """Work until `stopping()`; a Stop or Restart error when it cannot go on. Leaves no open transaction."""
     points.at("two: started")
     with permissions.named(settings, "run deduplicator"):
         _work(settings, number, stopping)

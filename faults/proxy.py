@@ -1,6 +1,6 @@
 """A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can say "hold the next EndTxn".
 
-The kills in `reo.demo` show what a process or a broker leaves behind when it dies. What they can not show is the network between them: an answer that is lost,
+The kills in `reo.demo` show what a process or a broker leaves behind when it dies. What they cannot show is the network between them: an answer that is lost,
 a request that arrives late, a connection that is there and carries nothing. The proxy makes exactly these, one request at a time (`faults.rule`), or all
 of it (`delay_s`, `bytes_per_s`, `half_open`, `cut_all`); whatever it did, it can prove. It runs on an event loop in a thread of its own; everything
 public may be used from any thread.

@@ -91,7 +91,7 @@ def truncated(scene: Scene) -> Partitions:
 
 
 def recreated(scene: Scene, share: float) -> Partitions:
-    """While it is stopped, the source topic is deleted and made again, with `share` times as many records, all of them new."""
+    """While it is stopped, the source topic is deleted and recreated, with `share` times as many records, all of them new."""
     source = scene.clusters.source
     _copied_and_stopped(scene)
     old = source.read(scene.topic)
@@ -100,7 +100,7 @@ def recreated(scene: Scene, share: float) -> Partitions:
     source.create(scene.topic, PARTITIONS)
     assert source.topic_id(scene.topic) != before
     source.write(scene.topic, spread(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
-    scene.hit("source deleted and made again")
+    scene.hit("source deleted and recreated")
     scene.start()
     new = source.read(scene.topic)
     return {partition: old[partition] + new[partition] for partition in old}

@@ -56,7 +56,7 @@ def lost_unread(world: World, shape: Shape) -> Iterator[Step]:
 
 
 def recreated(world: World, service: Service) -> Iterator[Step]:
-    """While nothing is undecided the destination is deleted and made again; its workers die with it."""
+    """While nothing is undecided the destination is deleted and recreated; its workers die with it."""
     if any(world.pending) or None in world.committed or any(transaction.status not in ("none", "fenced") for transaction in world.transactions):
         return
     committed = []

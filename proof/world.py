@@ -127,7 +127,7 @@ class Shell:
     epoch_raised: bool = True
     """A run's epoch is above everything before."""
     losses_noticed: bool = True
-    """A task that lost a record can not succeed (acks=all, delivery errors are seen)."""
+    """A task that lost a record cannot succeed (acks=all, delivery errors are seen)."""
     drained_by_position: bool = True
     """The end of a copy is asked of the frontier, not of what was written."""
     offsets_last: bool = True

@@ -68,7 +68,7 @@ VERIFY = """examples:
   reo verify --json --topic orders
 
 A progress bar with the time that is left is shown on a terminal. A topic with cleanup.policy=compact is held against its copy by the newest record of
-each key. Exit code 0: equal; 30: a difference; 31: a route with a mapping, a filter or other sources beside it can not be compared.
+each key. Exit code 0: equal; 30: a difference; 31: a route with a mapping, a filter or other sources beside it cannot be compared.
 """
 RECOVER = """examples:
   reo recover                    what the group says, what the data says, and what would be committed; changes nothing

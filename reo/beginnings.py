@@ -66,7 +66,7 @@ class Side:
         return positions.ends(self.client, [self.place])[self.place]
 
     def _not_before(self, first: Content) -> int:
-        """An offset that a record with this timestamp can not be before: a broker knows the first one with this or a later timestamp (KIP-79)."""
+        """An offset that a record with this timestamp cannot be before: a broker knows the first one with this or a later timestamp (KIP-79)."""
         *_, timestamp_ms = first
         if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may have become 1, and what is negative asks for something else
             return FROM_BEGINNING

@@ -61,7 +61,7 @@ class Check:
         if self._tables_are_fit(database, found):
             self._add("frontier", lambda: frontier.check(self.settings, found, database))
         if self.settings.text("filter.sql"):
-            self.findings.append(ok("filter.sql", "Spark looks at it when stage one starts: exit code 2 if it can not be used"))
+            self.findings.append(ok("filter.sql", "Spark looks at it when stage one starts: exit code 2 if it cannot be used"))
 
     def _answers(self, cluster: Cluster, about: str) -> Seen | None:
         try:

@@ -1,7 +1,7 @@
 """What the service's processes say, as nothing but events (`log.format=json`).
 
 A stage writes JSON, a line for each event. But the JVM warns before its own logging begins, a crash of a library writes what it likes, and each such line would
-be one that a collector of logs can not read. So with JSON the supervisor reads its children's output, and makes an event of every line that is none.
+be one that a collector of logs cannot read. So with JSON the supervisor reads its children's output, and makes an event of every line that is none.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def serve(address: str, port: int, folder: str, processes: Processes) -> int:
     try:
         server = make_server(address, port, app, ThreadingWSGIServer, Quiet)
     except OSError as taken:
-        raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} can not be opened ({taken.strerror}): "
+        raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be opened ({taken.strerror}): "
                               "set REO_METRICS_PORT to a free one") from None
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     return int(server.server_port)

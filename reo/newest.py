@@ -86,5 +86,5 @@ def _newest(read: Reading, part: int, parts: int, instead_of_zero: int, keys_max
 
 
 def _name(key: bytes | None) -> bytes:
-    """So that a key of any length takes the same room; a record without one can not be compacted, and is one of its kind."""
+    """So that a key of any length takes the same room; a record without one cannot be compacted, and is one of its kind."""
     return b"" if key is None else blake2b(key, digest_size=16).digest()

@@ -122,14 +122,14 @@ class Translation:
         sent = [message.offset() for message in islice(self._records(self.destination_reader, place, begin), frontier.sent)]
         if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not self._rests(row, frontier):
             raise OffsetUntranslatable(f"{place}: retention or compaction took records behind offset {frontier.destination_known}, and the copy moves: "
-                                       "where it stands can not be told now. Translate again when the service is stopped")
+                                       "where it stands cannot be told now. Translate again when the service is stopped")
         next_there, total = sent[-1] + 1 if sent else begin, len(sent)
         while total < behind and begin > first:
             end, begin = begin, max(first, begin - max(SEGMENT_MIN, 2 * (behind - total)))
             total += sum(1 for _ in self._records(self.destination_reader, place, begin, end))
         if total < behind:
             raise OffsetUntranslatable(f"{place} has {total} records up to the frontier, and the group has {behind} to read there: retention or "
-                                       "compaction took the others, or the copy began behind them. What is gone can not be read at the destination")
+                                       "compaction took the others, or the copy began behind them. What is gone cannot be read at the destination")
         return begin, total - behind, next_there
 
     def _rests(self, row: Row, frontier: Frontier) -> bool:

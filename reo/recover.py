@@ -74,7 +74,7 @@ class Recovery:
                     row.write = Frontier(RuleState(row.source_offset, 0, None), self.identity, counted, self.destination.topic_id, known, 0,
                                          self._last_record(row))
             except (CopyDiffers, FrontierLost) as refused:
-                why = " (a topic with cleanup.policy=compact lost records from its middle: its data can not tell)" if compacted else ""
+                why = " (a topic with cleanup.policy=compact lost records from its middle: its data cannot tell)" if compacted else ""
                 row.refused = type(refused)(f"{refused}{why}")
         if self._destination_ends() != ends:
             raise ServiceRuns(f"{self.destination.name} grew while it was read: somebody writes to it. Stop the service, or whoever it is, "

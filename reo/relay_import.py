@@ -75,7 +75,7 @@ class Table:
                 self.note(key, why)
 
     def put(self, key: str, setting: str, convert: Any = lambda value: value) -> None:
-        """A key that is a setting; a value that can not be one is noted."""
+        """A key that is a setting; a value that cannot be one is noted."""
         value = self.take(key)
         if value is not None:
             try:
@@ -211,4 +211,4 @@ def _target(target: Table, secret: bool) -> None:
 def _filters(into: Imported, filters: object) -> None:
     for name, content in filters.items() if isinstance(filters, Mapping) else ():
         enabled = isinstance(content, Mapping) and content.get("enabled")
-        into.note(f"filters.{name}", "a plug-in in Go can not be loaded: write the condition anew as a filter of reo's" if enabled else "is not enabled")
+        into.note(f"filters.{name}", "a plug-in in Go cannot be loaded: write the condition anew as a filter of reo's" if enabled else "is not enabled")

@@ -53,7 +53,7 @@ class Memory:
             self.of = {str(name): [str(one) for one in both] for name, both in found["topics"].items()}
             self.known = {str(place): Known(*map(int, row)) for place, row in found["partitions"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
-            raise SettingsInvalid(f"--resume {self.file}: it can not be read as what reo verify writes ({wrong}): name another file, or delete it") from None
+            raise SettingsInvalid(f"--resume {self.file}: it cannot be read as what reo verify writes ({wrong}): name another file, or delete it") from None
 
     def check(self, source: Topic, destination: Topic) -> None:
         """SettingsInvalid when what is remembered is of other topics."""
@@ -85,4 +85,4 @@ class Memory:
                 place: list(astuple(known)) for place, known in self.known.items()}}))
             new.replace(self.file)
         except OSError as failed:
-            raise SettingsInvalid(f"--resume {self.file}: it can not be written: {failed.strerror}") from None
+            raise SettingsInvalid(f"--resume {self.file}: it cannot be written: {failed.strerror}") from None

@@ -121,7 +121,7 @@ def in_lists(rows: Generator[Consumed]) -> compared.Batches:
 
 
 def compare(settings: Settings, pairs: Sequence[Pair], records: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
-    """All pairs, in the order given; `records` is about how many there are. The error of a pair that can not be read ends all."""
+    """All pairs, in the order given; `records` is about how many there are. The error of a pair that cannot be read ends all."""
     processes = min(len(pairs), os.cpu_count() or 1)
     if processes < 2 or records < WORTH_IT:
         sides = Sides(settings)

@@ -77,7 +77,7 @@ class Status(NamedTuple):
 
     def undecided(self) -> list[str]:
         """Transactions that were open in both looks; each is normal while it is short."""
-        held_back = [f"{place} at the source: a transaction is open from offset {offset} on, in both looks; what is behind it can not be copied yet"
+        held_back = [f"{place} at the source: a transaction is open from offset {offset} on, in both looks; what is behind it cannot be copied yet"
                      for place, offset in self.now.held_back.items() if self.before.held_back.get(place) == offset]
         return [*held_back, *(f"{place}: a transaction is open from offset {offset} on, in both looks"
                               for place, offset in self.now.undecided.items() if self.before.undecided.get(place) == offset)]

@@ -35,7 +35,7 @@ NOTED_EVERY_S = 5.0
 
 
 class Verification:
-    """What is to be compared; TopicMissing and the like when it can not be."""
+    """What is to be compared; TopicMissing and the like when it cannot be."""
 
     def __init__(self, settings: Settings, memory: Memory) -> None:
         self.settings = settings = candidates.answering(settings)
@@ -140,7 +140,7 @@ class Verdict(NamedTuple):
 
     results: Sequence[Comparison]
     hidden: Sequence[NotComparable]
-    """Routes that can not be compared."""
+    """Routes that cannot be compared."""
     unseen: Sequence[Unseen]
     known: int
     """Records that were compared before (`--resume`)."""
@@ -153,7 +153,7 @@ class Verdict(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """A difference, then what can not be compared, then nothing to compare."""
+        """A difference, then what cannot be compared, then nothing to compare."""
         if any(result.difference for result in self.results):
             return CopyDiffers.exit_code
         if self.hidden:
@@ -166,7 +166,7 @@ class Verdict(NamedTuple):
         verdict = (f"{differing} of {len(self.results)} partitions differ" if differing else "nothing is shown" if not self.records
                    else "exact in what was compared" if self.unseen else "exact")
         before = f" ({self.known} more were compared before)" if self.known else ""
-        left_out = f"; {len(self.hidden)} routes can not be compared" if self.hidden else ""
+        left_out = f"; {len(self.hidden)} routes cannot be compared" if self.hidden else ""
         not_compared = ["not compared:", *(f"    {one}" for one in self.unseen)] if self.unseen else []
         summary = f"{self.records - self.known} records compared in {self.took_s:.1f} s{before}: {verdict}{left_out}"
         return "\n".join([*map(str, self.results), *not_compared, summary])

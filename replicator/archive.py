@@ -63,7 +63,7 @@ def make() -> None:
         made = subprocess.run(["java", "-Xshare:dump", COLLECTOR, f"-XX:SharedClassListFile={names.name}", f"-XX:SharedArchiveFile={file()}",
                                "-Xlog:cds=off", "-cp", class_path()], capture_output=True, text=True, check=False)
     if made.returncode:
-        sys.exit(f"the archive of Spark's classes can not be made: {made.stdout[-2000:]}{made.stderr[-2000:]}")
+        sys.exit(f"the archive of Spark's classes cannot be made: {made.stdout[-2000:]}{made.stderr[-2000:]}")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class Choice:
         if self.current is not None and number != self.current:
             most = self.settings.number("source.max_failovers")
             if 0 <= most <= self.failovers:
-                raise SourceRefused(f"{self._name(self.current)} can not be copied from, and source.max_failovers={most} does not allow to go on "
+                raise SourceRefused(f"{self._name(self.current)} cannot be copied from, and source.max_failovers={most} does not allow to go on "
                                     f"with {self._name(number)}")
             self.failovers += 1
             SOURCE_SWITCHES.labels(self._name(number)).inc()
@@ -128,7 +128,7 @@ class Choice:
             SOURCE_REFUSED.labels(self._name(number)).inc()
             log.error("source candidate %s is refused: %s", self._name(number), reason)
         else:
-            log.warning("source candidate %s can not be copied from now: %s", self._name(number), reason)
+            log.warning("source candidate %s cannot be copied from now: %s", self._name(number), reason)
 
     def _name(self, number: int) -> str:
         return self.settings.sources[number].bootstrap_servers
@@ -150,7 +150,7 @@ def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
     try:
         _check_single(seen, frontiers)
     except SourceTruncated:
-        again = candidates.look(settings)  # it can have been made again between two questions
+        again = candidates.look(settings)  # it can have been recreated between two questions
         if isinstance(again, Look):
             _check_identities(again.sources, frontiers)
         raise
@@ -196,7 +196,7 @@ def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
         nobody_knows = ", and nothing tells whether filter.sql would have let them pass" if seen.settings.text("filter.sql") else ""
         raise SourceTruncated(
             f"{place} begins at offset {begin} now, but the copy stands at {wanted}: {begin - wanted} "
-            f"offsets were deleted at the source before they were copied (retention, or kafka-delete-records){nobody_knows}. What is gone can not be copied; "
+            f"offsets were deleted at the source before they were copied (retention, or kafka-delete-records){nobody_knows}. What is gone cannot be copied; "
             "to have an exact copy of what is left, copy to a new destination.topic")
 
 
@@ -208,7 +208,7 @@ def check_offsets(seen: Look, frontiers: Frontiers) -> None:
         _check_beginning(seen, place, frontier)
         if seen.ends[place] <= frontier.rule.frontier:
             raise Behind(f"{place} ends there at offset {seen.ends[place]}, and records up to {frontier.rule.frontier} were copied: "
-                         "it is behind, was truncated, or was made again")
+                         "it is behind, was truncated, or was recreated")
 
 
 def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, alive: Callable[[], None]) -> None:

@@ -29,7 +29,7 @@ def filtered(records: DataFrame, condition: str) -> DataFrame:
 
 
 def check(spark: SparkSession, condition: str) -> None:
-    """SettingsInvalid, with what Spark says, when the condition can not be used."""
+    """SettingsInvalid, with what Spark says, when the condition cannot be used."""
     if not condition:
         return
     nothing = spark.range(0).select(*(f.lit(None).cast(kind).alias(name) for name, kind in COLUMNS.items()))

@@ -42,7 +42,7 @@ def command(environment: Mapping[str, str]) -> list[str]:
 
 
 def run() -> int:
-    """Become the executor; returns only when it can not be one."""
+    """Become the executor; returns only when it cannot be one."""
     try:
         java, *words = command(os.environ)
     except ReoError as wrong:

@@ -5,7 +5,7 @@ looked at when all are there or have timed out. The candidate that is copied fro
 further by more than `source.offset_lag_threshold`, so one with a transaction that hangs is left. Those that were refused when it was chosen count for neither.
 Either verdict only
 ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at most once in
-`source.backoff_max_ms`: candidates that overtake one another, or one that is further and can not be copied from, do not end run after run.
+`source.backoff_max_ms`: candidates that overtake one another, or one that is further and cannot be copied from, do not end run after run.
 """
 
 from __future__ import annotations

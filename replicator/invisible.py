@@ -61,7 +61,7 @@ class Notes:
             try:
                 self.producer.produce(place.topic, partition=place.partition, headers=[(HEADER, encode(said))])
             except (KafkaException, BufferError) as failed:
-                log.warning("%s: it can not be written down that nothing is left: %s", place, failed)
+                log.warning("%s: it cannot be written down that nothing is left: %s", place, failed)
         if self.producer:
             self.producer.poll(0)
 

@@ -1,6 +1,6 @@
 """Where the next run begins, and whether it may: from the committed frontiers alone, nothing of stage one's own.
 
-A run must not begin where it can not be exact. So here, and before every run, the source is held against the frontier (`replicator.choice`): still
+A run must not begin where it cannot be exact. So here, and before every run, the source is held against the frontier (`replicator.choice`): still
 the same topic, still all that comes after the frontier.
 """
 
@@ -30,7 +30,7 @@ LOOK_AGAIN_S = 2.0
 
 
 class Planner:
-    """Makes plans; waits for stage two where one can not be made yet."""
+    """Makes plans; waits for stage two where one cannot be made yet."""
 
     def __init__(self, settings: Settings, clients: Clients, choice: Choice, pulse: Pulse, stopping: Stopping,
                  clock: Callable[[], float] = machine.time) -> None:
@@ -111,7 +111,7 @@ class Planner:
         try:
             return positions.committed(self.clients.frontier_reader, places, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:
-            log.debug("the frontier can not be read yet: %s", later)
+            log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
     def _drained(self, commits: dict[Place, Committed]) -> bool:

@@ -53,7 +53,7 @@ NEXT: dict[tuple[State, Event], State] = {
 def after(state: State, event: Event) -> State:
     """The state that follows; StageFailed when the table does not know the event there."""
     if (state, event) not in NEXT:
-        raise StageFailed(f"a run that is {state!r} can not take {event!r}: a defect in stage one")
+        raise StageFailed(f"a run that is {state!r} cannot take {event!r}: a defect in stage one")
     return NEXT[state, event]
 
 
@@ -148,7 +148,7 @@ def ended(query: Query) -> Event | None:
         raise SettingsInvalid(f"Kafka's client refuses the value of {refused[1]}: look at source.consumer_options and intermediate.producer_options")
     undecided = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _text(failure))  # a data exception: the records have nothing else that could raise one
     if undecided:
-        raise FilterFailed(f"filter.sql can not decide a record: {undecided[0]}. What may fail has to say NULL instead, like try_cast() and try_divide()")
+        raise FilterFailed(f"filter.sql cannot decide a record: {undecided[0]}. What may fail has to say NULL instead, like try_cast() and try_divide()")
     return "failed"
 
 

@@ -57,7 +57,7 @@ def copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict
 
 
 def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], None]) -> int:
-    """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it can not be told now."""
+    """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it cannot be told now."""
     settings, rows = there.settings, of_routes(there.sources, frontiers)
     beginnings = positions.beginnings(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
     ours, theirs = (reader(cluster, settings, **A_STRETCH) for cluster in (settings.destination, settings.source))

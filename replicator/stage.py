@@ -139,7 +139,7 @@ class Stage:
         try:
             event = self._seen(watch)
         except ClusterUnreachable as silent:
-            log.warning("the positions can not be read now: %s", silent)
+            log.warning("the positions cannot be read now: %s", silent)
             self.pulse.wait("clusters")
             return None
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as gone:

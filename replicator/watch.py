@@ -109,7 +109,7 @@ class Watch:
         self.written = dict(self.began)
         self.filters = bool(self.settings.text("filter.sql"))
         self.patience_s = STALL_S
-        if self.filters:  # nothing tells whether a batch gets on; `availableNow` reads all in one, and fails where it can not read
+        if self.filters:  # nothing tells whether a batch gets on; `availableNow` reads all in one, and fails where it cannot read
             self.patience_s = math.inf if self.settings.stop_at_end else STALL_S + self.settings.number("replicator.batch_s")
 
     def gets_on(self) -> bool:
@@ -261,7 +261,7 @@ class Watch:
         SOURCE_OPEN.labels(*map(str, there)).set(held_s)
         if held_s > OPEN_S and place not in self.said_open:
             self.said_open.add(place)
-            log.warning("an open transaction of the source holds %s at offset %d: the %d offsets from there on can not be copied before it is decided",
+            log.warning("an open transaction of the source holds %s at offset %d: the %d offsets from there on cannot be copied before it is decided",
                         there, stable, waiting)
         elif waiting <= 0:
             self.said_open.discard(place)

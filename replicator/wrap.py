@@ -11,7 +11,7 @@ refuses that expression in a stream unless `spark.sql.streaming.unsupportedOpera
 because across batches it is not unique. Here it must not be: it starts again with every batch, and `b` tells batches apart.
 
 A record is refused here when stage two could not have its headers' names as they are at the source (`_refused`), or when Spark has changed its timestamp
-(`_too_old`); one whose timestamp it can not hold at all it refuses itself. The expression is one for which Spark makes
+(`_too_old`); one whose timestamp it cannot hold at all it refuses itself. The expression is one for which Spark makes
 code (`exists` is not, and with it nothing of the plan is), and of a record without headers it asks no more than whether it has any.
 """
 
@@ -32,7 +32,7 @@ SEQUENCE_BITS = (1 << 33) - 1
 """The lower bits of monotonically_increasing_id() count the records of a task (Spark's API documentation)."""
 ANSI = "spark.sql.ansi.enabled"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-REFUSED = "a header's name can not be copied unchanged in the source record of"
+REFUSED = "a header's name cannot be copied unchanged in the source record of"
 """Begins what a query fails with that met such a name; partition and offset follow."""
 TOO_OLD = "Spark changes timestamps before 1582-10-15, as in the source record of"
 """The same for such a timestamp."""
@@ -78,7 +78,7 @@ def _refused() -> Column:
 
 
 def refusal(failure: str) -> RecordRefused | None:
-    """The error for a query that failed at a record which can not be carried unchanged; None for any other failure."""
+    """The error for a query that failed at a record which cannot be carried unchanged; None for any other failure."""
     why = {REFUSED: "it holds a NUL, or is not UTF-8 (or holds U+FFFD, which is what Java reads in place of that)", TOO_OLD: "it would arrive with another one"}
     found = re.search(rf"({'|'.join(map(re.escape, why))}) (\S+)-(\d+) at offset (\d+)", failure)
     if found is None:
@@ -97,7 +97,7 @@ def _overflow(failure: str) -> RecordRefused | None:
     topic, partition, offset, timestamp_ms = found.groups()
     return RecordRefused(f"the source record of {topic}-{partition} at offset {offset} has the timestamp {timestamp_ms}, which is out of the range that Spark "
                          "can read (2^63 microseconds around 1970). Neither it nor what follows it was written; nothing is lost. A filter does not help: the "
-                         "record can not even be read. To copy what follows it, begin a copy to a new destination.topic with source.start at "
+                         "record cannot even be read. To copy what follows it, begin a copy to a new destination.topic with source.start at "
                          f"{partition}={int(offset) + 1}", names_the_record=True)
 
 

@@ -213,7 +213,7 @@ class Clusters:
 
 
 def send(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
-    """Hand records to a producer; a record that can not be delivered is an error."""
+    """Hand records to a producer; a record that cannot be delivered is an error."""
     def delivered(error: object, _: object) -> None:
         assert error is None, error
 

@@ -75,7 +75,7 @@ def _below(node: Any) -> Iterator[Any]:
 
 
 def selectors(expression: str) -> list[Any]:
-    """Every selector of an expression; ValueError when it can not be parsed."""
+    """Every selector of an expression; ValueError when it cannot be parsed."""
     return [node for node in _below(promql.parse(expression)) if isinstance(node, promql.VectorSelector)]
 
 
@@ -94,7 +94,7 @@ def problems(expression: str, text: str = "") -> list[str]:
     try:
         used = selectors(expression)
     except ValueError as wrong:
-        return [f"can not be parsed: {wrong}"]
+        return [f"cannot be parsed: {wrong}"]
     found: list[str] = []
     samples = known()
     labels = _grouped(expression) | set(re.findall(r"\{\{ *(?:\$labels\.)?(\w+) *\}\}", text))

@@ -43,7 +43,7 @@ def command_of(pid: int) -> str:
 
 
 def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal; ProcessLookupError when the process is gone, so that a test can not take a miss for a hit."""
+    """Send a signal; ProcessLookupError when the process is gone, so that a test cannot take a miss for a hit."""
     os.kill(pid, with_signal)
 
 

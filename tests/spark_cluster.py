@@ -78,7 +78,7 @@ class SparkCluster:
         return {int(partition) for partition in re.findall(rf"topicPartition={re.escape(topic)}-(\d+) fromOffset=\d+\}} untilOffset={ENDLESS}\b", logs)}
 
     def kill_worker(self, worker: subprocess.Popen[bytes]) -> list[int]:
-        """SIGKILL to a worker and its executors at once; ProcessLookupError when it has none, so that a test can not take a miss for a hit."""
+        """SIGKILL to a worker and its executors at once; ProcessLookupError when it has none, so that a test cannot take a miss for a hit."""
         killed = [worker.pid, *self.executors(worker)]
         if len(killed) < 2:
             raise ProcessLookupError(f"worker {worker.pid} has no executor")

@@ -1,4 +1,4 @@
-"""Topics kept alike: what is set on the source topic goes over when reo creates the copy's topics, and on demand; what can not go over is named."""
+"""Topics kept alike: what is set on the source topic goes over when reo creates the copy's topics, and on demand; what cannot go over is named."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def reo_topics(clusters: Clusters, topic: str, *arguments: str) -> subprocess.Co
 
 
 def test_what_is_set_on_the_source_topic_goes_over(clusters: Clusters, topic: str, start: Start) -> None:
-    """All that can, exactly; what can not is named with its reason; the intermediate topic has its own."""
+    """All that can, exactly; what cannot is named with its reason; the intermediate topic has its own."""
     clusters.source.create(topic, 2, **{name.replace(".", "_"): value for name, value in {**GOES, **STAYS}.items()})
     service = start(topic, "deduplicator")
     frontiers_are_made(service, 2)

@@ -1,4 +1,4 @@
-"""What can not be copied exactly ends the service: one clear error, the documented exit code, nothing written after it, nothing lost.
+"""What cannot be copied exactly ends the service: one clear error, the documented exit code, nothing written after it, nothing lost.
 
 Most tests begin with a finished first copy of 100 records (`copied_before`), made by stage two alone from records wrapped by hand: no start of Spark.
 """
@@ -83,7 +83,7 @@ def test_a_missing_source_topic_is_named(clusters: Clusters, topic: str, start: 
 
 
 def test_a_destination_with_fewer_partitions_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
-    """Two partitions can not hold three; the destination is left as it is."""
+    """Two partitions cannot hold three; the destination is left as it is."""
     clusters.source.create(topic, 3)
     clusters.destination.create(topic, 2)
     stopped(start(topic), 13, "TopicsUnfit", topic, "2 partitions", "3")
@@ -158,7 +158,7 @@ def test_a_truncated_source_is_refused(clusters: Clusters, topic: str, start: St
 
 
 def test_a_recreated_source_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
-    """A source topic that was deleted and made again under the same name is another one, even with as many records."""
+    """A source topic that was deleted and recreated under the same name is another one, even with as many records."""
     copied_before(clusters, topic, start)
     before = clusters.destination.read(topic)
     clusters.source.delete(topic)

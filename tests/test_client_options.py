@@ -55,7 +55,7 @@ def given(setting: str, options: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize(("setting", "option"), EVERY)
 def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) -> None:
-    """A value of somebody's own is refused; a harmless one is not; with the switch it is passed and warned of, unless it can not work at all."""
+    """A value of somebody's own is refused; a harmless one is not; with the switch it is passed and warned of, unless it cannot work at all."""
     guard, variable = GUARDED[setting][option], client_options.variable(setting, option)
     message = refusal(GOOD | {variable: "what-nobody-needs"})
     assert f"{setting}: {option} is not passed through" in message

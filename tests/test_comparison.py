@@ -87,7 +87,7 @@ def test_going_on_where_it_was(clusters: Clusters, topic: str, tmp_path: Path) -
     clusters.destination.create(topic, PARTITIONS)
     assert "of another copy of it" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
     file.write_text("[]")
-    assert "can not be read as what reo verify writes" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+    assert "cannot be read as what reo verify writes" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
 
 
 def test_what_was_compared_is_not_read_again(clusters: Clusters, topic: str, tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def test_every_expression_asks_for_what_there_is(where: str, expression: str, te
 
 
 @pytest.mark.parametrize(("expression", "text", "said"), [
-    ("sum(rate(reo_records_in_total[5m])", "", "can not be parsed"),
-    ("rate(reo_records_in_total)", "", "can not be parsed"),
+    ("sum(rate(reo_records_in_total[5m])", "", "cannot be parsed"),
+    ("rate(reo_records_in_total)", "", "cannot be parsed"),
     ("reo_records_in", "", "there is no metric reo_records_in"),
     ("sum by (worker) (reo_lag_records)", "", "reo_lag_records has no label worker"),
     ('reo_ready{partition="1"}', "", "reo_ready has no label partition"),

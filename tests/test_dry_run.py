@@ -85,7 +85,7 @@ def compacted_intermediate(clusters: Clusters, topic: str) -> dict[str, str]:
 
 
 def too_many_replicas(clusters: Clusters, topic: str) -> dict[str, str]:
-    """One broker can not hold three."""
+    """One broker cannot hold three."""
     clusters.source.create(topic, PARTITIONS)
     return {"topics_replication_factor": "3"}
 

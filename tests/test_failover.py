@@ -145,7 +145,7 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clu
           == service.metric("reo_source_high_watermark", candidate=one.address) + 1000, "the high watermarks are what was fed")
     before = clusters.destination.written(topic)
     kill(three)
-    service.says("behind, was truncated, or was made again")
+    service.says("behind, was truncated, or was recreated")
     until(lambda: service.metric("reo_source_unhealthy_total") > 1, "all are looked at again and again", FAILOVER_S)
     assert clusters.destination.written(topic) == before
     feed((two,), topic, range(1000, 2500))
@@ -165,7 +165,7 @@ def test_stage_two_does_not_say_how_far_candidates_are(clusters: Clusters, candi
 def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
     """Two has one other record below the frontier, and is further ahead; three lost what is not copied yet. Neither is taken, and each is told why.
 
-    With nobody else left the service waits for the one that is away; when that was made again, with other records, it ends with a named error.
+    With nobody else left the service waits for the one that is away; when that was recreated, with other records, it ends with a named error.
     """
     one, two, three = candidates
     made(candidates, topic, 0)
@@ -196,7 +196,7 @@ def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters,
 
 
 def test_a_candidate_that_was_made_again_is_left(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
-    """The topic is deleted and made again, longer, under a running query: nothing of the new one is copied, the next candidate is gone on with.
+    """The topic is deleted and recreated, longer, under a running query: nothing of the new one is copied, the next candidate is gone on with.
     One failover was allowed: when that candidate goes too, the service ends and says so, also when stage one was started again meanwhile.
     """
     one, two, three = candidates

@@ -114,7 +114,7 @@ def test_a_torn_transaction_is_mended_behind_a_filter(clusters: Clusters, topic:
 
 
 def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
-    """The frontier moves over everything, the destination stays empty, and the two commands say that they can not compare."""
+    """The frontier moves over everything, the destination stays empty, and the two commands say that they cannot compare."""
     service = begun(clusters, topic, start, filter_function="tests.sieves:none")
     fed(clusters, topic, 300)
     is_behind(clusters, service, 300)

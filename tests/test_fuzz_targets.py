@@ -185,7 +185,7 @@ def test_a_version_that_only_equals_1_is_refused(version: object) -> None:
 
 @pytest.mark.parametrize("value", ["\udcff", "a\0b", "a\nb"])
 def test_a_text_that_clients_do_not_take_is_refused(value: str) -> None:
-    """Found by environment: a client's own UnicodeEncodeError or a child that can not be started, for ever, instead of one message."""
+    """Found by environment: a client's own UnicodeEncodeError or a child that cannot be started, for ever, instead of one message."""
     with pytest.raises(SettingsInvalid, match="REO_APPLICATION: printable characters are expected"):
         reo_settings.load(GIVEN | {"REO_APPLICATION": value})
 
@@ -232,5 +232,5 @@ def test_a_file_that_refers_to_itself_is_refused(tmp_path: Path) -> None:
     """YAML can; it ends with a message and not with Python's recursion limit."""
     file = tmp_path / "reo.yaml"
     file.write_text("source: &a\n  topic: *a\n")
-    with pytest.raises(SettingsInvalid, match="can not be read"):
+    with pytest.raises(SettingsInvalid, match="cannot be read"):
         reo_settings.load(GIVEN, str(file))

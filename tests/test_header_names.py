@@ -1,4 +1,4 @@
-"""What can not be carried unchanged: names of headers (librdkafka cuts one at a NUL, Java reads what is not UTF-8 as U+FFFD) and timestamps that Spark can not
+"""What cannot be carried unchanged: names of headers (librdkafka cuts one at a NUL, Java reads what is not UTF-8 as U+FFFD) and timestamps that Spark cannot
 hold, or changes. Such a record stops the copy.
 """
 
@@ -110,7 +110,7 @@ def test_such_a_name_on_the_intermediate_topic_is_a_foreign_writers(clusters: Cl
 
 
 def test_such_a_name_at_the_destination_is_named(clusters: Clusters, topic: str, start: Start) -> None:
-    """A foreign writer's record that can not even be read."""
+    """A foreign writer's record that cannot even be read."""
     copied_before(clusters, topic, start)
     librdkafka.write(clusters.destination.address, topic, 1, [b"\xff"])
     stopped(start(topic, "deduplicator"), 27, "RecordRefused", f"{topic}-1 at offset", "not UTF-8")

@@ -32,7 +32,7 @@ PLACE = Place("copy", 0)
 
 
 def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
-    """A stage two that has copied FIRST records, and whose destination topic was then deleted and made again under it."""
+    """A stage two that has copied FIRST records, and whose destination topic was then deleted and recreated under it."""
     service = copied_by(clusters, topic, start, spread(range(FIRST), PARTITIONS))
     before = clusters.destination.topic_id(topic)
     clusters.destination.delete(topic)
@@ -52,7 +52,7 @@ def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, top
 
 def test_a_topic_made_again_is_seen_while_nothing_comes(clusters: Clusters, topic: str, start: Start) -> None:
     """Exit code 26 without a record; nothing was written to the new topic, so the next start copies it from the beginning, whole."""
-    stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and made again")
+    stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and recreated")
     assert clusters.destination.written(topic) == 0
     service = start(topic, "deduplicator")
     frontiers_are_made(service, PARTITIONS)
@@ -110,7 +110,7 @@ SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
 
 
 @pytest.mark.parametrize(("topic_id", "end", "lost"), [
-    (SAME, 8, ""), (SAME, 100, ""), (SAME, -1001, ""), (Uuid(0, 0), 8, ""), (OTHER, 8, "was deleted and made again"), (SAME, 7, "ends at 7"),
+    (SAME, 8, ""), (SAME, 100, ""), (SAME, -1001, ""), (Uuid(0, 0), 8, ""), (OTHER, 8, "was deleted and recreated"), (SAME, 7, "ends at 7"),
     (SAME, 0, "ends at 0")])
 def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
     """Offset 7 was written: the partition has to end behind it, and the topic to be the same; no answer is no loss. It is not asked before it is time."""

@@ -101,7 +101,7 @@ def test_each_mapping_through_the_whole_service(clusters: Clusters, topic: str, 
     verified = subprocess.run([sys.executable, "-m", "reo", "verify"], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | environment, capture_output=True, text=True,
                               timeout=120, check=False)
     assert verified.returncode == 31, verified.stdout + verified.stderr
-    assert verified.stderr.count("can not be held against its source") == 4
+    assert verified.stderr.count("cannot be held against its source") == 4
     assert "2000 records compared" in verified.stdout
     recovered = subprocess.run([sys.executable, "-m", "reo", "recover"], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | environment, capture_output=True, text=True,
                                timeout=120, check=False)
@@ -171,7 +171,7 @@ def test_a_function_that_finds_no_place_is_named(clusters: Clusters, topic: str,
     fed(clusters, source, f"{topic}-f-proxy", 0, 10)
     assert service.ends(STOP_S) == 2, service.tail()
     assert part in service.log
-    assert f"can not place a record of {source}-" in service.log
+    assert f"cannot place a record of {source}-" in service.log
     assert {partition: records for partition, records in clusters.destination.read(f"{topic}-f").items() if records} == {}
 
 

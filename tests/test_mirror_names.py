@@ -57,7 +57,7 @@ def test_another_programs_names_change_nothing(stray: dict[str, str]) -> None:
     ({"REO_SOURCE_START": "earliest", "NEWEST_OFFSET": "true"}, "NEWEST_OFFSET and REO_SOURCE_START"),
 ])
 def test_a_contradiction_is_named(ours: dict[str, str], name: str) -> None:
-    """Which of two was meant can not be known; equal ones are no contradiction."""
+    """Which of two was meant cannot be known; equal ones are no contradiction."""
     message = refusal(MIRROR | ours)
     assert name in message
     assert "contradict each other" in message

@@ -190,7 +190,7 @@ def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic
 
 
 def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> None:
-    """Two ACLs less: one error (12) has both, and what can not be seen for want of them is called so; with them nothing is wrong, and nothing was made."""
+    """Two ACLs less: one error (12) has both, and what cannot be seen for want of them is called so; with them nothing is wrong, and nothing was made."""
     stand.source.cluster.create(topic, PARTITIONS)
     lacking = [row for row in needed(STAGES) if row.operation == "Read" and row.named_by in ("source.topic", "application")]
     stand.allow(topic, "run", [row for row in needed(STAGES) if row not in lacking])

@@ -143,7 +143,7 @@ def test_a_server_that_does_not_answer_is_named(clusters: Clusters, topic: str, 
 
 
 def test_the_connection_string_can_be_a_file(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path) -> None:
-    """And what is in it is in no log and no command line; timestamp 0, which Kafka's client can not write, is held as it is."""
+    """And what is in it is in no log and no command line; timestamp 0, which Kafka's client cannot write, is held as it is."""
     (tmp_path / "secret").write_text(database.connection() + "\n")
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", destination_postgresql_file=str(tmp_path / "secret"), log_level="DEBUG")

@@ -109,7 +109,7 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
     """Exit code 2 and the setting's name."""
     done = reo(clusters, database, copied.topic, *words.split())
     assert done.returncode == 2
-    assert "can not be used with destination.postgresql" in done.stderr
+    assert "cannot be used with destination.postgresql" in done.stderr
 
 
 # Settings

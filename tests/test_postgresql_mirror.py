@@ -103,7 +103,7 @@ def test_a_foreign_row_is_a_stop(clusters: Clusters, database: Server, topic: st
 
 
 def test_missing_rows_are_a_stop_and_an_empty_table_is_none(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
-    """The newest rows can not be gone by themselves: while it runs this is seen before the next records are written, else at the start. All rows can, by
+    """The newest rows cannot be gone by themselves: while it runs this is seen before the next records are written, else at the start. All rows can, by
     whoever has read them: what comes is copied, what was is not copied again.
     """
     again = copied_before(clusters, database, topic, start)

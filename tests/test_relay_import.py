@@ -173,7 +173,7 @@ def test_no_key_is_dropped_unsaid() -> None:
     ('[target]\nusername = "a"', "target.username", "enable_auth is not set"),
     ('[target]\nflush_frequency = "soon"', "target.flush_frequency", "no counterpart"),
     ("[filters.a]\nenabled = false", "filters.a", "is not enabled"),
-    ("[filters.a]\nenabled = true", "filters.a", "a plug-in in Go can not be loaded"),
+    ("[filters.a]\nenabled = true", "filters.a", "a plug-in in Go cannot be loaded"),
     ('[[sources]]\n[[sources]]\nservers = ["x:1"]', "sources[1]", "--mode single"),
     ('[target]\nenable_auth = true\nsasl_mechanism = "GSSAPI"', "target.sasl_mechanism", "one of PLAIN"),
     ('[target]\nenable_auth = true\npassword = "a"', "target.password", "REO_DESTINATION_SASL_PASSWORD_FILE"),

@@ -1,4 +1,4 @@
-"""Rules: the many forms in which topics are named, what they lead to, and that what can not be copied side by side is refused with the reason."""
+"""Rules: the many forms in which topics are named, what they lead to, and that what cannot be copied side by side is refused with the reason."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_the_name_between_depends_on_the_rules_alone() -> None:
     (":key", "':key' is not a legal topic name"),
     ("a=b:-1", "'-1' is no mapping"),
     ("a=b:keys", "'keys' is no mapping"),
-    ("a=b:no.such.module:function", "the mapping no.such.module:function can not be used: ModuleNotFoundError"),
-    ("a=b:os:nothing", "the mapping os:nothing can not be used: AttributeError"),
-    ("a=b:os:name", "the mapping os:name can not be used: it can not be called"),
-    ("^(a=b", "the pattern '^(a' can not be used"),
-    (r"^a=\2", "the pattern '^a' can not be used"),
-    (r"^a=\g<b>", "the pattern '^a' can not be used"),
+    ("a=b:no.such.module:function", "the mapping no.such.module:function cannot be used: ModuleNotFoundError"),
+    ("a=b:os:nothing", "the mapping os:nothing cannot be used: AttributeError"),
+    ("a=b:os:name", "the mapping os:name cannot be used: it cannot be called"),
+    ("^(a=b", "the pattern '^(a' cannot be used"),
+    (r"^a=\2", "the pattern '^a' cannot be used"),
+    (r"^a=\g<b>", "the pattern '^a' cannot be used"),
     ("^a=b c", "'b c' is not a legal topic name"),
     ("a=b-proxy,b", "the intermediate topic of b → b would be 'b-proxy', which is a destination"),
     ("x=b-c,y=b-c,c-y=b,q=b", "several routes need the intermediate topic 'b-c-y-proxy'"),

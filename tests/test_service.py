@@ -71,7 +71,7 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
 
 
 def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: Start) -> None:
-    """Two services can not share a port: the second ends with the settings' exit code and says which setting."""
+    """Two services cannot share a port: the second ends with the settings' exit code and says which setting."""
     clusters.source.create(topic, 1)
     first = start(topic, "deduplicator")
     until(lambda: first.ask("/livez")[0] == 200, "the first service has its port")

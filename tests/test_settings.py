@@ -89,7 +89,7 @@ def test_other_programs_variables_are_not_looked_at() -> None:
 
 
 def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
-    """Which of two different values was meant can not be known; two equal ones say the same."""
+    """Which of two different values was meant cannot be known; two equal ones say the same."""
     alias = "KAFKA_CLUSTERS_SOURCE_TOPIC"
     assert load(GOOD | {alias: "orders"}).source_topic == "orders"
     message = refused(GOOD | {alias: "other"})
@@ -113,8 +113,8 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
       for master in ("yarn", "local[4]", "spark://host", "k8s://host:6443", "k8s://")),
     ({"REO_REPLICATOR_MASTER": "k8s://https://host:6443"}, "replicator.spark_options: spark.kubernetes.container.image is missing"),
     ({"REO_FILTER_FUNCTION": "no_such_thing"}, "filter.function: module:function is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.sieves:no_such_thing"}, "filter.function tests.sieves:no_such_thing can not be used: AttributeError"),
-    ({"REO_FILTER_FUNCTION": "tests.sieves:__doc__"}, "it can not be called"),
+    ({"REO_FILTER_FUNCTION": "tests.sieves:no_such_thing"}, "filter.function tests.sieves:no_such_thing cannot be used: AttributeError"),
+    ({"REO_FILTER_FUNCTION": "tests.sieves:__doc__"}, "it cannot be called"),
     ({"REO_PROVENANCE_HEADER": "via", "REO_SOURCE_MODE": "failover"}, "provenance.header and source.mode=failover"),
     ({"REO_PROVENANCE_HEADER": "__origin"}, "provenance.header may not begin with __"),
     ({"REO_REPLICATOR_MEMORY_MB": "511"}, "REO_REPLICATOR_MEMORY_MB: a whole number from 512"),
@@ -163,11 +163,11 @@ def test_later_sources_win(tmp_path: Path) -> None:
 
 
 def test_wrong_files_are_refused_together_with_what_else_is_wrong(tmp_path: Path) -> None:
-    """A file that is not there, one that can not be read, one with a name that nobody knows; the environment's errors stand beside."""
+    """A file that is not there, one that cannot be read, one with a name that nobody knows; the environment's errors stand beside."""
     assert "there is no such settings file" in refused(GOOD | {"REO_SETTINGS_FILE": str(tmp_path / "none.toml")})
     broken = tmp_path / "broken.toml"
     broken.write_text("[source\n")
-    assert "can not be read" in refused(GOOD, str(broken))
+    assert "cannot be read" in refused(GOOD, str(broken))
     unknown = tmp_path / "unknown.toml"
     unknown.write_text('[source]\ntopics = "x"\n')
     message = refused(GOOD | {"REO_METRICS_PORT": "x"}, str(unknown))

@@ -12,7 +12,7 @@ from simulator.schedule import Process, Schedule, Signal
 
 RUNS, PART = 200, 20
 FOUND = {
-    300: "a source that was made again in the middle of a sample was called truncated",
+    300: "a source that was recreated in the middle of a sample was called truncated",
     525: "the same, in the middle of a plan",
     2232: "a lost marker at the destination was waited for without end",
     2638: "a partition that was added while the topics were made was refused at the next start",

@@ -99,7 +99,7 @@ def recreated_while_stopped(run: Run, share: float) -> None:
 
 
 def recreated_while_running(run: Run, share: float) -> None:
-    """The topic is deleted and made again under a running query.
+    """The topic is deleted and recreated under a running query.
 
     A service that looks in between sees that there is none, and its next start that there is another.
     """

@@ -147,7 +147,7 @@ def _transaction_log(settings: Settings, seen: Seen) -> Finding:
 def _not_made_yet(about: str, seen: Seen) -> Finding:
     wanted = int((seen.settings or {}).get("transaction.state.log.replication.factor", 0))
     if wanted > seen.brokers:
-        raise TopicsUnfit(f"the destination never had a transaction, and can not have one: transaction.state.log.replication.factor is {wanted}, and it has "
+        raise TopicsUnfit(f"the destination never had a transaction, and cannot have one: transaction.state.log.replication.factor is {wanted}, and it has "
                           f"{seen.brokers} brokers. Set it, and transaction.state.log.min.isr, to what the brokers can hold")
     return ok(about, f"there never was one: {TRANSACTIONS} is made with the first")
 

@@ -34,7 +34,7 @@ OF_FRONTIERS, OF_RECORDS = ("SELECT", "INSERT", "UPDATE", "DELETE"), ("SELECT", 
 
 
 class Database:
-    """ClusterUnreachable or AccessRefused when it can not be entered."""
+    """ClusterUnreachable or AccessRefused when it cannot be entered."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -62,7 +62,7 @@ class Database:
                 elif may_create:
                     yield ok(f"table {name}", "does not exist: it would be made")
                 else:
-                    raise AccessRefused(f"the table {name} does not exist and can not be made: the user of {CONNECTION} lacks CREATE on the schema "
+                    raise AccessRefused(f"the table {name} does not exist and cannot be made: the user of {CONNECTION} lacks CREATE on the schema "
                                         f"{self.settings.text(SCHEMA)}. Grant it, or make the table (`docs/how-to/postgresql.md` has its columns)")
             except ReoError as unfit:
                 yield failed(f"table {name}", unfit)
@@ -83,7 +83,7 @@ class Database:
         return bool(row[1])
 
     def _is_fit(self, name: str) -> bool:
-        """Whether the table is there; TopicsUnfit or AccessRefused for one that can not be used."""
+        """Whether the table is there; TopicsUnfit or AccessRefused for one that cannot be used."""
         table = postgresql.table(self.settings, name)
         if name != FRONTIERS and wrong_name(name):
             raise TopicsUnfit(wrong_name(name))

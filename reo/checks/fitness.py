@@ -126,7 +126,7 @@ def _replicas(found: Stand, name: str) -> Iterator[Finding]:
         yield failed(about, TopicsUnfit(f"{name} has min.insync.replicas={least} and {fewest} replicas: nothing can be written to it with acks=all. "
                                         "Lower the one or raise the other"))
     elif leaderless or in_sync < least:
-        yield failed(about, ClusterUnreachable(f"{name} can not be written to now: {len(leaderless)} partitions have no leader, and of {fewest} replicas "
+        yield failed(about, ClusterUnreachable(f"{name} cannot be written to now: {len(leaderless)} partitions have no leader, and of {fewest} replicas "
                                                f"{in_sync} are in sync, where min.insync.replicas is {least}. Start the brokers that are missing"))
     elif fewest > 1 and least == 1:
         yield warning(about, f"{fewest}, of which one that is in sync is enough (min.insync.replicas=1): when that one is lost, so are committed records",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ABOUT = "frontier"
 GOES_ON = "the destination has what it says; the copy would go on at"
-GOES_ON_ANEW = "the intermediate topic lost what was not read, the group what the database has, or the destination was made again; the copy would go on at"
+GOES_ON_ANEW = "the intermediate topic lost what was not read, the group what the database has, or the destination was recreated; the copy would go on at"
 BEGINS = "there is none yet; the copy would begin at"
 
 
