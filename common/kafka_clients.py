@@ -41,6 +41,7 @@ REQUEST_TIMEOUT_S = 10.0
 BATCH_OVERHEAD_BYTES = 512
 """Framing around the records of a batch (61 bytes in message format v2), generously."""
 
+PLAIN_TEXT = re.compile("wrong version number|PLAINTEXT broker listener")
 AFTER = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 REFUSED = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -84,11 +85,15 @@ def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask:
     except ClusterUnreachable:
         client.poll(0)  # calls `_noted`
         if not cluster.refused and not cluster.unconnected:
+            if not cluster.security.with_tls and cluster.security.speaks_tls(cluster.bootstrap_servers):  # which waits in silence for a handshake
+                raise ClusterUnreachable(f"the {cluster.name} cluster at {cluster.bootstrap_servers} does not answer: its listener speaks TLS, and "
+                                         f"{cluster.name}.security_protocol is {cluster.security.security_protocol}. Set it to SSL or SASL_SSL, or use the "
+                                         "address of a plain-text listener") from None
             raise
         if not cluster.refused:
             raise ClusterUnreachable(f"the {cluster.name} cluster at {cluster.bootstrap_servers} cannot be reached: {_unconnected(cluster)}") from None
         why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in cluster.refused else ""
-        if "wrong version number" in cluster.refused:
+        if PLAIN_TEXT.search(cluster.refused):
             why = f"its listener does not speak TLS ({cluster.refused}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
         raise AccessRefused(f"the {cluster.name} cluster at {cluster.bootstrap_servers} cannot be entered: {why or cluster.refused}. Check the settings "
                             f"{cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…") from None
@@ -153,7 +158,7 @@ class Lost:
 def _noted(cluster: Cluster, error: KafkaError) -> None:
     """Called by confluent-kafka for what no request is told: a request only times out when its connection is refused."""
     CLIENT_ERRORS.labels(cluster.name, error.name()).inc()
-    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str():
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str() or PLAIN_TEXT.search(error.str()):
         cluster.refused = error.str()
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
         cluster.unconnected = AFTER.sub("", error.str())
@@ -166,9 +171,6 @@ def _unconnected(cluster: Cluster) -> str:
         return f"{said}. Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)"
     if "Connection refused" in said:
         return f"{said}. Nothing listens there: start the broker, or correct the port in {cluster.name}.bootstrap_servers"
-    if "security.protocol" in said:
-        return (f"{said}. A TLS or SASL listener ends a connection in plain text like this: set {cluster.name}.security_protocol, or use the address of a "
-                "plain-text listener")
     return f"{said}. Check the address and that the brokers run and can be reached from here"
 
 

@@ -103,6 +103,20 @@ class Security:
                 continue
         return ""
 
+    @staticmethod
+    def speaks_tls(bootstrap_servers: str) -> bool:
+        """Whether one of these addresses answers a TLS handshake, whatever its certificate."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        for address in bootstrap_servers.split(","):
+            host, _, port = address.strip().rpartition(":")
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), PROBE_S) as connection, context.wrap_socket(connection):
+                    return True
+            except (OSError, ValueError):
+                continue
+        return False
+
     def wrong(self, side: str) -> Iterator[str]:
         """What contradicts itself or cannot be read, in terms of the settings."""
         for need in ("sasl_mechanism", "sasl_username", "sasl_password"):

@@ -27,7 +27,7 @@ LATE_S = 15.0
 """A stage whose last sign of life is older is stuck in a call, most probably to a server that is away: it is not ready. Longer than any step of real work."""
 TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
-"""Stage, worker and Unix time of the start of each process that should live now."""
+"""Stage, worker and Unix time of the start of each process that should live now; 0 for one that was not started yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float
                 waits[sample.labels["stage"], sample.labels["worker"]] = cast(Reason, sample.labels["reason"])
     silent, not_ready = [], []
     for stage, worker, started in processes:
-        seen = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0))
+        seen = max(started or time.time(), gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0))
         age_s = time.time() - seen
         if age_s > SILENT_S:
             silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")

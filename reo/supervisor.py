@@ -86,9 +86,9 @@ class Supervisor:
                 return 0
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
             (self.folder / "metrics").mkdir()
+            self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._workers(stage))]  # none of them is ready
             port = health.serve(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
-            self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._workers(stage))]
             watchdog_at = machine.monotonic() + WATCHDOG_EVERY_S
             while self.ended is None and not self.stopping():
                 for child in self.children:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from common.settings import load
+from reo import before_start, health
+from reo.supervisor import Supervisor
 from tests.conftest import Start
 from tests.kafka import Cluster, Clusters, spread, until
 from tests.recovering import numbered
 from tests.service import Service
 from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.test_settings import GOOD
 
 RECORDS = 100
 QUICK = {"deduplicator_transaction_timeout_ms": "6000", "deduplicator_session_timeout_ms": "6000"}
@@ -70,3 +76,19 @@ def test_a_spare_worker_is_ready(clusters: Clusters, topic: str, start: Start) -
     is_ready(service)
     assert [service.metric("reo_ready", stage="deduplicator", worker=str(worker)) for worker in range(2)] == [1, 1]
     service.stop()
+
+
+def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port answers a moment before: each process that is to be started is waited for already, and is not called silent."""
+    seen: list[list[tuple[str, str, float]]] = []
+
+    def serve(*asked: Any) -> int:
+        seen.append(list(asked[3]()))
+        raise InterruptedError
+    monkeypatch.setattr(before_start, "asked", lambda *_: [])
+    monkeypatch.setattr(health, "serve", serve)
+    with pytest.raises(InterruptedError):
+        Supervisor(load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}), ("deduplicator", "replicator"), lambda: False).run()
+    assert seen == [[("deduplicator", "0", 0.0), ("deduplicator", "1", 0.0), ("replicator", "0", 0.0)]]
+    found = health.health(CollectorRegistry(), seen[0])
+    assert (found.silent, len(found.not_ready)) == ([], 3)

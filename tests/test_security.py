@@ -129,7 +129,7 @@ def test_who_may_not_is_told_why(stand: Stand, topic: str, start: Start, case: s
 
 
 @pytest.mark.parametrize(("listener", "protocol", "exit_code", "words"), [
-    ("TLS", "PLAINTEXT", 10, ["cannot be reached: ", "A TLS or SASL listener ends a connection in plain text like this: set source.security_protocol"]),
+    ("TLS", "PLAINTEXT", 10, ["does not answer: its listener speaks TLS, and source.security_protocol is PLAINTEXT. Set it to SSL or SASL_SSL"]),
     (None, "SSL", 12, ["its listener does not speak TLS", "source.security_protocol=PLAINTEXT"]),
 ])
 def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | None, protocol: str, exit_code: int, words: list[str]) -> None:
