@@ -95,7 +95,7 @@ def health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float
                 waits[sample.labels["stage"], sample.labels["worker"]] = cast(Reason, sample.labels["reason"])
     silent, not_ready = [], []
     for stage, worker, started in processes:
-        seen = max(started or time.time(), gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0))
+        seen = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
         age_s = time.time() - seen
         if age_s > SILENT_S:
             silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
