@@ -32,6 +32,7 @@ from common.errors import (
     TopicMissing,
 )
 from common.metrics import CLIENT_ERRORS
+from common.security import Security
 from common.settings import Settings
 from common.upstreams import Cluster
 
@@ -81,22 +82,44 @@ def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask:
     """Ask until a broker of the cluster answers; see `patiently`. AccessRefused, with the reason, when connections were broken off while they were made."""
     cluster.refused = cluster.unconnected = ""
     try:
-        return patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
-    except ClusterUnreachable:
+        answer = patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
+    except ClusterUnreachable as silent:
         client.poll(0)  # calls `_noted`
-        if not cluster.refused and not cluster.unconnected:
-            if not cluster.security.with_tls and cluster.security.speaks_tls(cluster.bootstrap_servers):  # which waits in silence for a handshake
-                raise ClusterUnreachable(f"the {cluster.name} cluster at {cluster.bootstrap_servers} does not answer: its listener speaks TLS, and "
-                                         f"{cluster.name}.security_protocol is {cluster.security.security_protocol}. Set it to SSL or SASL_SSL, or use the "
-                                         "address of a plain-text listener") from None
-            raise
-        if not cluster.refused:
-            raise ClusterUnreachable(f"the {cluster.name} cluster at {cluster.bootstrap_servers} cannot be reached: {_unconnected(cluster)}") from None
+        raise _named(cluster, silent) from None
+    _answered_or_asked.add(cluster.bootstrap_servers)
+    return answer
+
+
+def _named(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
+    """Why a cluster is silent, as far as it can be known, and what to do about it."""
+    which, said = f"the {cluster.name} cluster at {cluster.bootstrap_servers}", cluster.unconnected
+    if cluster.refused:
         why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in cluster.refused else ""
         if PLAIN_TEXT.search(cluster.refused):
             why = f"its listener does not speak TLS ({cluster.refused}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
-        raise AccessRefused(f"the {cluster.name} cluster at {cluster.bootstrap_servers} cannot be entered: {why or cluster.refused}. Check the settings "
-                            f"{cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…") from None
+        return AccessRefused(f"{which} cannot be entered: {why or cluster.refused}. Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… "
+                             f"and {cluster.name}.ssl_…")
+    if "Failed to resolve" in said:
+        return ClusterUnreachable(f"{which} cannot be reached: {said}. Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)")
+    if "Connection refused" in said:
+        return ClusterUnreachable(f"{which} cannot be reached: {said}. Nothing listens there: start the broker, or correct the port in "
+                                  f"{cluster.name}.bootstrap_servers")
+    if said:
+        return ClusterUnreachable(f"{which} cannot be reached: {said}. Check the address and that the brokers run and can be reached from here")
+    if not cluster.security.with_tls and _waits_for_tls(cluster.bootstrap_servers):
+        return ClusterUnreachable(f"{which} does not answer: its listener speaks TLS, and {cluster.name}.security_protocol is "
+                                  f"{cluster.security.security_protocol}. Set it to SSL or SASL_SSL, or use the address of a plain-text listener")
+    return silent
+
+
+def _waits_for_tls(bootstrap_servers: str) -> bool:
+    """Whether a cluster that says nothing waits for a handshake: asked once in a process, since one that stands still is waited for, and never of one that has
+    answered before.
+    """
+    if bootstrap_servers in _answered_or_asked:
+        return False
+    _answered_or_asked.add(bootstrap_servers)
+    return _in_use.speaks_tls(bootstrap_servers)
 
 
 def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
@@ -118,9 +141,13 @@ class Clients(NamedTuple):
     consumer: Callable[[dict[str, Any]], Consumer]
     producer: Callable[[dict[str, Any]], Producer]
     admin: Callable[[dict[str, Any]], AdminClient]
+    speaks_tls: Callable[[str], bool] = Security.speaks_tls
+    """Asked of addresses that do not answer a client."""
 
 
 _in_use = Clients(Consumer, Producer, AdminClient)
+_answered_or_asked: set[str] = set()
+"""Addresses that have answered a client, or were asked whether they speak TLS."""
 
 
 def use(clients: Clients) -> Clients:
@@ -162,16 +189,6 @@ def _noted(cluster: Cluster, error: KafkaError) -> None:
         cluster.refused = error.str()
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
         cluster.unconnected = AFTER.sub("", error.str())
-
-
-def _unconnected(cluster: Cluster) -> str:
-    """What librdkafka said, and what to do about it."""
-    said = cluster.unconnected
-    if "Failed to resolve" in said:
-        return f"{said}. Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)"
-    if "Connection refused" in said:
-        return f"{said}. Nothing listens there: start the broker, or correct the port in {cluster.name}.bootstrap_servers"
-    return f"{said}. Check the address and that the brokers run and can be reached from here"
 
 
 def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:

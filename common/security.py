@@ -90,32 +90,17 @@ class Security:
 
     def why_not_verified(self, bootstrap_servers: str) -> str:
         """What is wrong with a broker's certificate, by the standard library, where librdkafka says only that it could not be verified; empty if nothing is."""
-        context = ssl.create_default_context(cafile=self.ssl_ca_file or None)
-        for address in bootstrap_servers.split(","):
-            host, _, port = address.strip().rpartition(":")
-            host = host.strip("[]")  # as IPv6 is written before a port
-            try:
-                with socket.create_connection((host, int(port)), PROBE_S) as connection, context.wrap_socket(connection, server_hostname=host):
-                    pass
-            except ssl.SSLCertVerificationError as failed:
-                return f"{address.strip()}: {failed.verify_message}"
-            except (OSError, ValueError):  # not about the certificate, and known already
-                continue
-        return ""
+        for address, failed in _handshakes(bootstrap_servers, ssl.create_default_context(cafile=self.ssl_ca_file or None)):
+            if isinstance(failed, ssl.SSLCertVerificationError):
+                return f"{address}: {failed.verify_message}"
+        return ""  # another failure is not about the certificate, and known already
 
     @staticmethod
     def speaks_tls(bootstrap_servers: str) -> bool:
         """Whether one of these addresses answers a TLS handshake, whatever its certificate."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        for address in bootstrap_servers.split(","):
-            host, _, port = address.strip().rpartition(":")
-            try:
-                with socket.create_connection((host.strip("[]"), int(port)), PROBE_S) as connection, context.wrap_socket(connection):
-                    return True
-            except (OSError, ValueError):
-                continue
-        return False
+        return any(failed is None for _, failed in _handshakes(bootstrap_servers, context))
 
     def wrong(self, side: str) -> Iterator[str]:
         """What contradicts itself or cannot be read, in terms of the settings."""
@@ -147,6 +132,20 @@ class Security:
 
 def _given(options: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if value}
+
+
+def _handshakes(bootstrap_servers: str, context: ssl.SSLContext) -> Iterator[tuple[str, Exception | None]]:
+    """Each address, and how a TLS handshake with it failed, if it did."""
+    for address in map(str.strip, bootstrap_servers.split(",")):
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")  # as IPv6 is written before a port
+        found: Exception | None = None
+        try:
+            with socket.create_connection((host, int(port)), PROBE_S) as connection, context.wrap_socket(connection, server_hostname=host):
+                pass
+        except (OSError, ValueError) as failed:
+            found = failed
+        yield address, found
 
 
 def _quoted(value: str) -> str:

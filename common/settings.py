@@ -270,7 +270,7 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield from client_options.wrong(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (settings.source, settings.destination):
         yield from cluster.security.wrong(cluster.name)
-    for cluster in filter(None, (*settings.sources, settings.destination)):
+    for cluster in (*settings.sources, settings.destination):
         yield from upstreams.wrong_addresses(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
     appends = settings.text("deduplicator.without_frontier") == "append"
     yield from upstreams.wrong([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)

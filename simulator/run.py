@@ -52,7 +52,7 @@ def perform(plan: Plan) -> Result:
     system = System(plan, schedule, tell)
     judge = Judge(system)
     system.faults = faults = Faults(system, judge, plan.faults)
-    real_clients = kafka_clients.use(kafka_clients.Clients(*kafka.clients(system.network)))
+    real_clients = kafka_clients.use(kafka_clients.Clients(*kafka.clients(system.network), speaks_tls=lambda _: False))
     try:
         system.begin()
         result.violation = _run(schedule, system, judge, faults)

@@ -8,9 +8,15 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from common import kafka_clients
+from common.errors import ClusterUnreachable
+from common.settings import load
+from common.upstreams import Cluster
 from reo.demo.broker import free_port
 from tests.commands import reo_with
 from tests.kafka import ROOT
@@ -85,3 +91,20 @@ def test_make_setup_leaves_the_command(tmp_path: Path) -> None:
     """`.venv/bin/reo`, from any folder."""
     done = subprocess.run([ROOT / ".venv" / "bin" / "reo", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == f"reo {version()}\n"
+
+
+def test_a_silent_address_is_asked_once_whether_it_speaks_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who stands still is waited for, and the question takes seconds; who has answered before is not asked at all."""
+    asked: list[str] = []
+    monkeypatch.setattr(kafka_clients, "_in_use", kafka_clients._in_use._replace(speaks_tls=lambda address: bool(asked.append(address))))
+    monkeypatch.setattr(kafka_clients, "_answered_or_asked", set())
+    silent, was_there = (Cluster("source", address, load(GOOD).source.security) for address in ("silent:1", "was-there:1"))
+
+    def nothing() -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    client = SimpleNamespace(poll=lambda _: None)
+    assert kafka_clients.once_reachable(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
+    for cluster in (silent, was_there, silent):
+        with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
+            kafka_clients.once_reachable(cluster, client, 0, nothing)  # type: ignore[arg-type]
+    assert asked == ["silent:1"]
