@@ -145,7 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
             "A dead worker's open transaction blocks read_committed readers of the destination for this long, plus up to 10 s.", least=5000, most=900_000),
     Setting("deduplicator.transaction_records", "integer", 20_000, "Most records of one transaction.", least=1, most=90_000),
     Setting("deduplicator.compiled", "flag", True,
-            "`no`: Python does the work of stage two's compiled path, three times slower, with the same results. `reo check` says which one is used."),
+            "`no`: Python does the work of stage two's compiled path, more slowly, with the same results. `reo check` says which one is used."),
     Setting("deduplicator.without_frontier", "text", "refuse",
             "A destination with records but no frontier: `refuse` stops, `append` copies from `source.start` behind them.", choices=("refuse", "append")),
     Setting("metrics.address", "text", "", "The address that /metrics, /livez and /readyz are served at. Default: all of this host's."),

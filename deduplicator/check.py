@@ -25,7 +25,7 @@ from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S
 from common.metrics import TORN
 from common.positions import visible
-from common.records import Consumed, checksum, headers_of
+from common.records import Consumed, headers_of, message_checksum
 from common.routes import Place
 from deduplicator.destination import Output
 from deduplicator.unwrap import Record
@@ -73,8 +73,9 @@ def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
     for place, frontier in frontiers.items():
         if frontier.destination_known >= ends[place]:
             raise _truncated(place, f"record {frontier.destination_known} was written, the partition ends at {ends[place]}")
+    vanishing = {place for place, frontier in frontiers.items() if place.topic in compacted or beginnings[place] > frontier.destination_known + 1}
     at_known = {place for place, frontier in frontiers.items() if frontier.last_written is not None and frontier.sent == 0
-                and place.topic not in compacted and beginnings[place] <= frontier.destination_known}
+                and place not in vanishing and beginnings[place] <= frontier.destination_known}
     begins = {place: max(frontier.destination_known + (place not in at_known), beginnings[place]) for place, frontier in frontiers.items()}
     counted = dict.fromkeys(frontiers, 0)
     outputs = {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}
@@ -91,13 +92,12 @@ def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
         if counted[place] < frontiers[place].sent:
             counted[place] += 1
             outputs[place].known = offset
-            if counted[place] == frontiers[place].sent and place.topic not in compacted and beginnings[place] <= frontiers[place].destination_known + 1:
+            if counted[place] == frontiers[place].sent and place not in vanishing:
                 _check_same(place, message, frontiers[place])
         else:
             _add(surplus.setdefault(place, Surplus(place, outputs[place].known)), message)
     for place in at_known:
         raise _truncated(place, f"a record at offset {frontiers[place].destination_known}, which is none now")
-    vanishing = {place for place, frontier in frontiers.items() if place.topic in compacted or beginnings[place] > frontier.destination_known + 1}
     _missing(frontiers, counted, vanishing)
     return outputs, surplus
 
@@ -111,8 +111,7 @@ def _add(found: Surplus, message: Consumed) -> None:
 
 
 def _check_same(place: Place, message: Consumed, frontier: Frontier) -> None:
-    found = checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-    if frontier.last_written not in (None, found):
+    if frontier.last_written not in (None, message_checksum(message)):
         raise _truncated(place, f"the last one, which is another one now, at offset {message.offset()}")
 
 

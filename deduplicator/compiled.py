@@ -14,23 +14,23 @@ from __future__ import annotations
 import ctypes
 import re
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, overload
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from common import machine, tables
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
-from common.records import Headers, checksum
 from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import hot_path, message
 from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, client_of
 from deduplicator.message import Message
+from deduplicator.unwrap import Record, checksum_of
 
-Record = tuple[bytes | None, bytes | None, Headers | None, int]
 RENEW_S = 0.2
+Item = TypeVar("Item")
 IDENTITY = re.compile("[0-9a-f]{16}")
 
 
@@ -142,6 +142,11 @@ class Taken:
         """One of them, for Python."""
         return message.read(self.library, self.raw.messages[position])
 
+    def record(self, position: int) -> Record:
+        """The source's record that one of them carries, when it was scanned."""
+        found = self.message(position)
+        return found.key(), found.value(), (found.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
+
 
 class Run:
     """Consecutive messages of one partition."""
@@ -180,38 +185,45 @@ class Run:
 
     def last_record(self, position: int) -> LastRecord:
         """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
-        message, raw = self.taken.message(position), self.taken.raw
-        return LastRecord(raw.source_offsets[position],
-                          checksum(message.key(), message.value(), (message.headers() or [])[:-1], raw.timestamps_ms[position]))
+        return LastRecord(self.taken.raw.source_offsets[position], checksum_of(self.taken.record(position)))
 
 
-class Forwardable(Sequence[Record]):
-    """Accepted records; `forward` hands them to a producer, and for Python each can be unwrapped."""
+class Accepted(Sequence[Item]):
+    """Something of each accepted record, made when it is asked for."""
 
-    def __init__(self, taken: Taken, positions: Any, count: int) -> None:
-        self.taken = taken
+    def __init__(self, positions: Any, size: int, at: Callable[[int], Item]) -> None:
         self.positions = positions
-        self.size = count
-        self.source_offsets = SourceOffsets(self)
+        self.size = size
+        self.at = at
+        """By position in the batch."""
 
     def __len__(self) -> int:
         return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self.size))]
+        if not -self.size <= index < self.size:
+            raise IndexError(index)
+        return self.at(self.positions[index % self.size])
+
+
+class Forwardable(Accepted[Record]):
+    """Accepted records; `forward` hands them to a producer, and for Python each can be unwrapped."""
+
+    def __init__(self, taken: Taken, positions: Any, size: int) -> None:
+        super().__init__(positions, size, taken.record)
+        self.taken = taken
+        self.source_offsets = Accepted[int](positions, size, lambda position: int(taken.raw.source_offsets[position]))
 
     @property
     def last_position(self) -> int:
         """Of the last one, in the batch."""
         return int(self.positions[self.size - 1])
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self.size))]
-        position = self.positions[_within(index, self.size)]
-        message = self.taken.message(position)
-        return message.key(), message.value(), (message.headers() or [])[:-1] or None, int(self.taken.raw.timestamps_ms[position])
 
     def forward(self, producer: Producer, place: Place, begin: int, end: int) -> int:
         """Hand records from `begin` to `end` to the producer's queue; how many it took before it was full. KafkaException when it refuses one."""
@@ -224,25 +236,6 @@ class Forwardable(Sequence[Record]):
         return int(done)
 
 
-class SourceOffsets(Sequence[int]):
-    """Of accepted records."""
-
-    def __init__(self, of: Forwardable) -> None:
-        self.positions, self.size, self.taken = of.positions, of.size, of.taken
-
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self.size))]
-        return int(self.taken.raw.source_offsets[self.positions[_within(index, self.size)]])
-
-
 class Decided(NamedTuple):
     """What becomes of a run."""
 
@@ -251,9 +244,3 @@ class Decided(NamedTuple):
     duplicates: int
     stale: int
     holes: int
-
-
-def _within(index: int, count: int) -> int:
-    if not -count <= index < count:
-        raise IndexError(index)
-    return index % count

@@ -100,8 +100,6 @@ class KafkaDestination:
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
-        if not records:
-            return
         self.producers.current.go_on(f"writing to {place}")
         produce, (topic, partition) = client.produce, place
         output = self.outputs.get(place)

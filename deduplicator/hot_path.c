@@ -14,7 +14,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 

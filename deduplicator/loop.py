@@ -203,17 +203,17 @@ class Loop:
         if state.surplus is not None:
             records = work.records
             covered = state.surplus.covers(records)
-            parts = [(records[covered:], work.source_offsets[covered:])]
+            parts = [(records[covered:], work.source_offsets[covered:])] if len(records) > covered else []
             self.destination.outputs[output] = Output(state.surplus.known, 0)
             if not state.surplus.records:
                 state.surplus = None
         if state.spread:
             for there, run in work.runs:
-                self.destination.write(there, run, ())
+                if run:
+                    self.destination.write(there, run, ())
         else:
             for records_of, source_offsets in parts:
-                if records_of:
-                    self.destination.write(output, records_of, source_offsets)
+                self.destination.write(output, records_of, source_offsets)
         if work.parked:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
         return sum(len(records_of) for records_of, _ in parts)
@@ -230,8 +230,7 @@ class Loop:
     def _last_written(state: Assigned, work: Work) -> str | None:
         if state.spread is not None:
             return None
-        records = next((records for records, _ in reversed(work.parts) if records), None)
-        return checksum_of(records[-1]) if records else state.frontier.last_written
+        return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
     def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
@@ -254,9 +253,9 @@ class Loop:
                                ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
             DROPPED.labels(reason, *intermediate).inc(number)
         FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
-        parts = [records for records, _ in work.parts if records]
-        if parts:
-            first_ms, self.through_ms[place] = parts[0][0][3], parts[-1][-1][3]
+        if work.parts:
+            (first, _), (last, _) = work.parts[0], work.parts[-1]
+            first_ms, self.through_ms[place] = first[0][3], last[-1][3]
             COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
 
     def _label(self, place: Place) -> tuple[str, str]:

@@ -30,7 +30,8 @@ class Work:
     next_offset: int
     """Of the intermediate topic."""
     parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
-    """The accepted records, unwrapped, in order, with their source offsets. What Python has decided is in lists, the rest in C (`deduplicator.compiled`)."""
+    """The accepted records, unwrapped, in order, with their source offsets; none of the parts is empty. What Python has decided is in
+    lists, the rest in C (`deduplicator.compiled`)."""
     runs: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
     """Where they go, unless the route is one to one: decided before the transaction is begun, since a user's function may do it."""
     last: tuple[Batch | Run, int] | None = None
@@ -107,7 +108,7 @@ class Work:
             self.parked += parked
             self.cycles += cycles
             self.filtered += len(accepted) - len(records) - len(parked) - cycles
-        self.parts.append((records, source_offsets))
+        self._keep(records, source_offsets)
         if accepted:
             self.last, self.left_out = (batch, positions[-1]), False
         self.rule = decision.state
@@ -115,6 +116,18 @@ class Work:
         self.stale += decision.stale
         self.holes += decision.holes
         return records
+
+
+    def _keep(self, records: list[Record], source_offsets: list[int]) -> None:
+        """Behind what Python has decided before: a destination is written to as seldom as can be."""
+        if not records:
+            return
+        last, offsets = self.parts[-1] if self.parts else (None, None)
+        if isinstance(last, list) and isinstance(offsets, list):
+            last += records
+            offsets += source_offsets
+        else:
+            self.parts.append((records, source_offsets))
 
 
 def _recreated(found: str, copied: str) -> SourceRecreated:

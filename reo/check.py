@@ -120,7 +120,7 @@ class Check:
 
 
 def _stage_two(settings: Settings, found: Stand) -> Finding:
-    """Which of its two forms is in use: the same copy, three times as fast in one of them."""
+    """Which of its two forms is in use: the same copy, quicker by one of them."""
     reason = compiled.why_not(settings, found.sources)
     return ok("stage two", "its compiled path is used" if reason is None else f"done by Python: {reason}")
 

@@ -25,7 +25,7 @@ from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoErro
 from common.frontier import Frontier, LastRecord, RuleState
 from common.group import Commit, Group
 from common.kafka_clients import admin, reader
-from common.records import checksum, headers_of
+from common.records import message_checksum
 from common.routes import Route
 from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset
@@ -149,7 +149,7 @@ class Recovery:
         record = positions.firsts(self.source_reader, {place: offset}).get(place)
         if record is None or record.offset() != offset:
             return None
-        return LastRecord(record.offset(), checksum(record.key(), record.value(), headers_of(record), record.timestamp()[1]))
+        return LastRecord(record.offset(), message_checksum(record))
 
     def _copied_identity(self) -> str:
         kept = (row.frontier for row in self.partitions if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id)

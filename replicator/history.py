@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from common import positions, topics
 from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
-from common.records import Consumed, checksum, headers_of
+from common.records import Consumed, message_checksum
 from common.routes import Place
 from common.settings import Settings
 
@@ -74,7 +74,7 @@ def _is_at(record: Consumed | None, offset: int) -> bool:
 def _check_same(place: Place, last: LastRecord, record: Consumed | None) -> None:
     assert record is not None
     try:
-        found = checksum(record.key(), record.value(), headers_of(record), record.timestamp()[1])
+        found = message_checksum(record)
     except RecordRefused:  # a header's name that is never copied
         found = ""
     if found != last.checksum:
