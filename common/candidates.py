@@ -47,12 +47,13 @@ class Look(NamedTuple):
 
 def look(settings: Settings, known: Sources | None = None) -> Look | ReoError:
     """The one source of these settings, or why it cannot be looked at; of topics that are `known` only where they stand is asked."""
+    timeout_s = request_timeout_s(settings)
     try:
         client = admin(settings.source, settings)  # each thread has its own
-        sources = known if known is not None else topics.sources(settings, client, request_timeout_s(settings))
+        sources = known if known is not None else topics.sources(settings, client, timeout_s)
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        return Look(settings, sources, positions.beginnings(client, places), positions.ends(client, places),
-                    positions.ends(client, places, committed_only=True))
+        return Look(settings, sources, positions.beginnings(client, places, timeout_s), positions.ends(client, places, timeout_s=timeout_s),
+                    positions.ends(client, places, committed_only=True, timeout_s=timeout_s))
     except ReoError as failed:
         SOURCE_ERRORS.labels(settings.source.bootstrap_servers, type(failed).__name__).inc()
         return failed

@@ -50,32 +50,44 @@ class End(NamedTuple):
     """None where the broker does not say."""
 
 
-def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False) -> dict[Place, int]:
-    """Offsets per place. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach."""
-    return {place: found.offset for place, found in _listed(client, places, spec, committed_only).items()}
+def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False,
+           timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
+    """Offsets per place. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach.
+
+    ClusterUnreachable when there is no answer in `timeout_s`, like all that asks for offsets.
+    """
+    return {place: found.offset for place, found in _listed(client, places, spec, committed_only, timeout_s).items()}
 
 
-def stable_ends(client: AdminClient, places: Iterable[Place]) -> dict[Place, End]:
+def stable_ends(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, End]:
     """The last stable offset of each partition, with the epoch of its leader."""
-    return _listed(client, places, OffsetSpec.latest(), committed_only=True)
+    return _listed(client, places, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s)
 
 
-def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool) -> dict[Place, End]:
+def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, End]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*place): spec for place in places}
     names = sorted({place.topic for place in asked})
 
     def ask() -> dict[Place, End]:
-        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
         try:
             return {Place(place.topic, place.partition): _end(future.result()) for place, future in futures.items()}
         except KafkaException:
-            for name in names:
-                client.list_topics(name, REQUEST_TIMEOUT_S)  # renews the client's cache, which may not know a new partition or leader yet
+            renew(client, names, timeout_s)
             raise
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
-    return patiently(f"reading the offsets of topic {', '.join(names)}", REQUEST_TIMEOUT_S, ask, later) if asked else {}
+    return patiently(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, later) if asked else {}
+
+
+def renew(client: AdminClient, names: Iterable[str], timeout_s: float) -> None:
+    """Have the client learn the topics' partitions, leaders and leader epochs anew, for which it asks nobody by itself when it is told that it has old ones:
+
+    after a change of the leader, questions for offsets are answered with FENCED_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER until then (seen for 30 s).
+    """
+    for name in names:
+        client.list_topics(name, timeout_s)
 
 
 def _end(result: ListOffsetsResultInfo) -> End:
@@ -89,14 +101,14 @@ def answered(result: ListOffsetsResultInfo) -> int:
     return int(result.offset)
 
 
-def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False) -> dict[Place, int]:
+def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The next offset of each partition."""
-    return listed(client, places, OffsetSpec.latest(), committed_only)
+    return listed(client, places, OffsetSpec.latest(), committed_only, timeout_s)
 
 
-def beginnings(client: AdminClient, places: Iterable[Place]) -> dict[Place, int]:
+def beginnings(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The first offset that each partition still has."""
-    return listed(client, places, OffsetSpec.earliest())
+    return listed(client, places, OffsetSpec.earliest(), timeout_s=timeout_s)
 
 
 def ends_by(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:

@@ -3,22 +3,24 @@
 Every `source.healthcheck_interval_ms` all are asked at once for the last stable offsets of their partitions, and nobody waits for the answers: they are
 looked at when all are there or have timed out. The candidate that is copied from is lost when it did not answer and another did; it lags when another is
 further by more than `source.offset_lag_threshold`, so one with a transaction that hangs is left. Those that were refused when it was chosen count for neither.
-Either verdict only
-ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at most once in
-`source.backoff_max_ms`: candidates that overtake one another, or one that is further and cannot be copied from, do not end run after run.
+One that answers that its partitions have other leaders now, or none, is not healthy either, in this round; the client learns its leaders for the next.
+
+Either verdict only ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at
+most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is further and cannot be copied from, do not end run after run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from common import machine
+from common import machine, positions
 from common.candidates import request_timeout_s
 from common.kafka_clients import admin
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
@@ -30,6 +32,8 @@ from replicator.run import Event
 
 log = logging.getLogger(__name__)
 Answers = Mapping[TopicPartition, Future[Any]]
+NO_LEADER = (KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION)
+"""What a client says by itself of partitions that have no leader, as it was told."""
 
 
 class Health:
@@ -61,10 +65,17 @@ class Health:
         try:
             found = sum(answered(future.result()) for future in answers.values())
         except KafkaException as failed:
-            SOURCE_ERRORS.labels(name, failed.args[0].name()).inc()
+            error = failed.args[0]
+            SOURCE_ERRORS.labels(name, error.name()).inc()
+            if error.code() > 0 or error.code() in NO_LEADER:  # it answers
+                self._renew(number, {place.topic for place in answers})
             return None
         SOURCE_HIGH_WATERMARK.labels(name).set(found)
         return found
+
+    def _renew(self, number: int, names: Iterable[str]) -> None:
+        with contextlib.suppress(KafkaException):  # the next round tells
+            positions.renew(self.clients[number], names, request_timeout_s(self.settings))
 
     def judge(self, watermarks: Mapping[int, int | None]) -> Event | None:
         """One round's verdict on the candidate that is copied from."""

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from common import positions, topics
+from common.candidates import request_timeout_s
 from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
 from common.records import Consumed, message_checksum
@@ -41,7 +42,7 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
     """By source partition; SourceTruncated with the first one that differs, ClusterUnreachable when it cannot be told now."""
     records = _firsts(settings, reader, {place: last.source_offset for place, (last, _) in copied.items()})
     missing = {place for place, (last, _) in copied.items() if not _is_at(records[place], last.source_offset)}
-    begins, ends = (ask(client, missing) for ask in (positions.beginnings, positions.ends))
+    begins, ends = (ask(client, missing, timeout_s=request_timeout_s(settings)) for ask in (positions.beginnings, positions.ends))
     for place, (last, _) in copied.items():
         if place not in missing:
             _check_same(place, last, records[place])

@@ -132,12 +132,13 @@ class Watch:
 
     def sample(self, commits: dict[Place, Committed]) -> Sample:
         """Ask both clusters; ClusterUnreachable while one is silent, TopicMissing when a source is gone."""
-        client, at_source = self.clients.source_admin, self.at_source.values()
+        client, at_source, timeout_s = self.clients.source_admin, self.at_source.values(), request_timeout_s(self.settings)
         sources = self.sources()
         beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
         newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
-        high_watermarks = positions.ends(client, at_source)  # before the last stable offsets: what is written between is no open transaction
-        return Sample(sources, positions.beginnings(client, at_source), positions.stable_ends(client, at_source), high_watermarks, ends, newest, commits)
+        high_watermarks = positions.ends(client, at_source, timeout_s=timeout_s)  # before the stable ends: what is written between is no open transaction
+        return Sample(sources, positions.beginnings(client, at_source, timeout_s), positions.stable_ends(client, at_source, timeout_s), high_watermarks,
+                      ends, newest, commits)
 
     def verdict(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source is another topic now."""
@@ -177,7 +178,7 @@ class Watch:
         leader_epochs = {there: end.leader_epoch for there, end in sample.source_ends.items()}
         short = {there for place, there in self.at_source.items() if sample.source_ends[there].offset < self.positions[place]}
         if short:  # the last stable offset may be behind a first frontier, while a transaction is open
-            ends = positions.ends(self.clients.source_admin, short)
+            ends = positions.ends(self.clients.source_admin, short, timeout_s=request_timeout_s(self.settings))
             short = {there for place, there in self.at_source.items() if there in short and ends[there] < self.positions[place]}
         frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
         copied = same.copied(self.plan.sources, frontiers)

@@ -22,6 +22,7 @@ Seen = TypeVar("Seen")
 Answer = TypeVar("Answer")
 PAUSE_S = 0.05
 ANSWER_S, ASKED_TIMES = 30.0, 3
+CREATION_S = 5.0
 START_S = 60
 """Bound on what needs a start of Spark. Only what is broken takes as long: nothing waits for a time."""
 COPY_S = 120
@@ -86,14 +87,20 @@ class Cluster:
     def create(self, topic: str, partitions: int, **config: str) -> str:
         """A topic that keeps old timestamps."""
         wanted = NewTopic(topic, partitions, -1, config=FOREVER | {name.replace("_", "."): value for name, value in config.items()})
+        not_answered: list[str] = []
 
         def taken() -> bool:
             try:
-                self.admin.create_topics([wanted])[topic].result()
+                self.admin.create_topics([wanted], request_timeout=CREATION_S)[topic].result()
             except KafkaException as failed:
-                if failed.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                code = failed.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS and not_answered:
+                    return True
+                if code == KafkaError._TIMED_OUT:  # a client that has heard of no controller asks no more
+                    not_answered.append(topic)
+                elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a node that has stood still is fenced, until its controller has heard of it
                     raise
-                return False  # a node that has stood still is fenced, until its controller has heard of it
+                return False
             return True
 
         until(taken, f"the cluster takes topic {topic}")
@@ -144,6 +151,8 @@ class Cluster:
                 return None
             except KafkaException as failed:
                 if failed.args[0].code() in NOT_YET:
+                    with contextlib.suppress(KafkaException):
+                        self.admin.list_topics(topic, ANSWER_S)  # a client does not ask for the new leader by itself
                     return None
                 raise
         return dict(until(answered, f"the offsets of {topic}")) if asked else {}
