@@ -40,7 +40,9 @@ class Copied(NamedTuple):
 
 def check_history(settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, Copied]) -> None:
     """By source partition; SourceTruncated with the first one that differs, ClusterUnreachable when it cannot be told now."""
-    records = _firsts(settings, reader, {place: last.source_offset for place, (last, _) in copied.items()})
+    offsets = {place: last.source_offset for place, (last, _) in copied.items()}
+    records = positions.firsts(reader, offsets)
+    _check_stable(settings, client, {place: offset for place, offset in offsets.items() if place not in records})
     missing = {place for place, (last, _) in copied.items() if not _is_at(records[place], last.source_offset)}
     begins, ends = (ask(client, missing, timeout_s=request_timeout_s(settings)) for ask in (positions.beginnings, positions.ends))
     for place, (last, _) in copied.items():
@@ -55,17 +57,29 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
 
 
 def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping[Place, int], copied: Mapping[Place, Copied]) -> None:
-    for place, record in _firsts(settings, reader, begins).items():
+    records = positions.firsts(reader, begins)
+    for place in begins:
+        if place not in records:
+            raise _no_answer(settings, place)
+        record = records[place]
         if record is not None and record.offset() <= copied[place].nothing_up_to:
             raise _lost(place, f"a record at offset {record.offset()}, where there was none when what is before it was copied")
 
 
-def _firsts(settings: Settings, reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-    found = positions.firsts(reader, begins)
-    for place in begins:
-        if place not in found:
-            raise ClusterUnreachable(f"reading the last copied record of {place} of the {settings.source.name} cluster: no answer")
-    return found
+def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place, int]) -> None:
+    """Of partitions whose last copied record cannot be read: a reader beyond the last stable offset is told nothing, not even that it is at an end.
+
+    What was copied was below the last stable offset, which goes back only with a loss (of a transaction's marker, mostly).
+    """
+    stable = positions.ends(client, silent, committed_only=True, timeout_s=request_timeout_s(settings))
+    for place, offset in silent.items():
+        if stable[place] <= offset:
+            raise _lost(place, f"an open transaction at offset {stable[place]}, before the last one copied, which was at {offset}")
+        raise _no_answer(settings, place)
+
+
+def _no_answer(settings: Settings, place: Place) -> ClusterUnreachable:
+    return ClusterUnreachable(f"reading the last copied record of {place} of the {settings.source.name} cluster: no answer")
 
 
 def _is_at(record: Consumed | None, offset: int) -> bool:

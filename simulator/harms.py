@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceTruncated, TopicMissing, TopicsUnfit
+from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceRefused, SourceTruncated, TopicMissing, TopicsUnfit
 from common.routes import Place
 from simulator import logs
 from simulator.kafka import Cluster
@@ -30,7 +30,30 @@ def _away(faults: Faults, chance: random.Random, cluster: Cluster) -> str:
 
 
 def _source_away(faults: Faults, chance: random.Random, _: Child | None) -> str:
-    return _away(faults, chance, faults.system.source)
+    return _away(faults, chance, chance.choice(faults.system.candidates) if faults.system.candidates else faults.system.source)
+
+
+def _hold_candidate(faults: Faults, chance: random.Random, _: Child | None) -> str:
+    candidate, seconds = chance.choice(faults.system.given.candidates), chance.uniform(1, 60)
+    candidate.is_held = True
+    faults.later(seconds, lambda: setattr(candidate, "is_held", False))
+    return f"{candidate.cluster.name} for {seconds:.1f} s"
+
+
+def _change_leaders(faults: Faults, chance: random.Random, _: Child | None) -> str:
+    cluster = chance.choice(faults.system.candidates)
+    cluster.change_leaders(TOPIC)
+    return cluster.name
+
+
+def _recreate_candidate(faults: Faults, chance: random.Random, _: Child | None) -> str:
+    """One that is not read from now: what Spark reads between this and the next look is not the service's to know."""
+    system = faults.system
+    others = [candidate for candidate in system.given.candidates if candidate.cluster is not system.copied_from]
+    if system.copied_from is None or not system.given.is_copied_everywhere(TOPIC, faults.judge.copied_to):
+        return ""
+    candidate = chance.choice(others)
+    return f"{candidate.cluster.name}: {system.given.recreate(candidate, TOPIC)} other records"
 
 
 def _destination_away(faults: Faults, chance: random.Random, _: Child | None) -> str:
@@ -152,6 +175,8 @@ def _recreate_destination(faults: Faults, _: random.Random, __: Child | None) ->
     faults.judge.begin_again()
     # seen while running it is an end, and so it is for who is given a partition where another worker went on; a start copies it from the beginning
     faults.allowed |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
+    if faults.system.candidates:  # a candidate is known by the copy's records
+        faults.allowed.add(SourceRefused.exit_code)
     return f"{count} partitions"
 
 
@@ -163,6 +188,8 @@ def _lose_destination(faults: Faults, chance: random.Random, _: Child | None) ->
     stable = faults.system.destination.log(*place).stable
     lost = _lose(faults.system.destination, place, chance)
     ends = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
+    if faults.system.candidates:  # a candidate is known by the copy's records
+        ends.add(SourceRefused.exit_code)
     faults.allowed |= ends
     is_alone = len(faults.system.plan.faults) == 1  # with another fault, others can come to these offsets before it is seen
     if is_alone and any(record.kind == DATA and record.offset < stable for record in lost):  # what an open transaction loses, its marker can hide
@@ -184,4 +211,7 @@ KINDS: dict[str, Callable[[Faults, random.Random, Child | None], str]] = {
     "source recreated": _recreate_source,
     "newest destination records lost": _lose_destination,
     "intermediate topic compacted": _compact_between,
+    "candidate not fed": _hold_candidate,
+    "leaders of a candidate changed": _change_leaders,
+    "candidate recreated": _recreate_candidate,
 }

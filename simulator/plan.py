@@ -42,8 +42,12 @@ KINDS: dict[str, int] = {
     "intermediate topic compacted": 1,
 }
 """Every fault, with how often it is drawn."""
+OF_THE_SOURCE = frozenset({"records committed at the source are deleted", "source compacted", "partition added", "unread source records deleted",
+                           "newest source records lost", "source recreated"})
+"""Not with several candidates: what befalls one of them makes it another cluster."""
+OF_CANDIDATES = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
 ONCE = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
-                  "destination recreated", "intermediate topic compacted"})
+                  "destination recreated", "intermediate topic compacted", "candidate recreated"})
 """What can end the service: at most one of these in a schedule, or it could not be said which end is the right one."""
 
 
@@ -71,13 +75,18 @@ class Plan:
     clock_offsets_s: tuple[float, ...]
     """Of the hosts."""
     faults: tuple[Fault, ...]
+    candidates: int = 1
+    """Clusters with the same records to copy from (`source.mode=failover`), or the one source."""
 
 
-def drawn(seed: int, kinds: frozenset[str] = frozenset(KINDS), most_faults: int = MOST_FAULTS) -> Plan:
-    """The plan of a seed."""
+def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAULTS) -> Plan:
+    """The plan of a seed; so many candidates, or one schedule in eight with two or three."""
     chance = random.Random(seed)  # noqa: S311
-    names = [kind for kind in KINDS if kind in kinds]
-    weights = [KINDS[kind] for kind in names]
+    if candidates is None:
+        others = random.Random(f"{seed} candidates")  # noqa: S311
+        candidates = others.choice((2, 3)) if others.random() < 1 / 8 else 1
+    possible = KINDS if candidates == 1 else {kind: weight for kind, weight in KINDS.items() if kind not in OF_THE_SOURCE} | OF_CANDIDATES
+    names, weights = list(possible), list(possible.values())
     number = chance.randint(0, most_faults) if names else 0
     drawn_kinds: list[str] = []
     for kind in chance.choices(names, weights, k=number) if names else ():
@@ -88,7 +97,7 @@ def drawn(seed: int, kinds: frozenset[str] = frozenset(KINDS), most_faults: int 
     return Plan(
         seed, chance.choice((1, 1, 2, 3)), chance.choice((1, 1, 2, 3)), chance.randint(3, 40), chance.choice((0.0, 0.3, 0.7)),
         chance.choice(("classic", "classic", "consumer")), chance.random() < 0.15,
-        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults)
+        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates)
 
 
 def smaller(plan: Plan) -> list[Plan]:

@@ -138,6 +138,8 @@ WRONGS = (
     Wrong("an anchor does not raise the epoch", START, "            state.frontier = anchored(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
     # stage one
+    Wrong("a candidate's records are not compared", "replicator.choice",
+          "    check_history(seen, frontiers)\n    compared = same.check(seen, frontiers, alive)\n", "    compared = 0\n"),
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
     Wrong("a run begins one beyond", PLAN, "frontier.rule.frontier + 1 for", "frontier.rule.frontier + 2 for"),
     Wrong("a run begins two before the frontier", PLAN, "frontier.rule.frontier + 1 for", "max(0, frontier.rule.frontier - 1) for"),

@@ -17,6 +17,7 @@ from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, ends_service
 from replicator import stage
 from simulator import logs
+from simulator.candidates import Source
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
 from simulator.query import Engine
@@ -57,8 +58,14 @@ class System:
         self.tell = tell
         self.network = Network(schedule)
         self.source = Cluster(schedule, "source", cluster_id="source-cluster")
+        """The one that is copied; with several candidates what all of them are given, which no client reaches."""
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
-        self.network.clusters = {"source:9092": self.source, "destination:9092": self.destination}
+        self.candidates = [Cluster(schedule, f"source{number}") for number in range(plan.candidates)] if plan.candidates > 1 else []
+        reached = {f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]}
+        self.network.clusters = reached | {"destination:9092": self.destination}
+        self.given: Source
+        self.copied_from: Cluster | None = None
+        """The candidate that a query reads now."""
         self.faults: Faults
         self.children: list[Child] = []
         self.ended: int | None = None
@@ -67,7 +74,8 @@ class System:
         self.read_to: dict[Place, int] = {}
         """By source partition, how far any query has read."""
         self.loaded = 0
-        self.is_loading = True
+        self.is_written = False
+        """Whether the writer has ended."""
         self.settings = self._settings()
 
     def _settings(self) -> Settings:
@@ -78,12 +86,22 @@ class System:
             "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": "30",
             "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000", "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10", "REO_METRICS_PORT": "0",
         }
+        if self.candidates:
+            environment |= {"REO_SOURCE_BOOTSTRAP_SERVERS": ";".join(f"{cluster.name}:9092" for cluster in self.candidates),
+                            "REO_SOURCE_MODE": "failover", "REO_SOURCE_OFFSET_LAG_THRESHOLD": "20"}
         return settings_module.load(environment)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a source is still written to."""
+        return not (self.is_written and self.given.is_given)
 
     def begin(self) -> None:
         """Make the source topic and start everything."""
         is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
-        self.source.create_topic(TOPIC, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
+        for cluster in (self.source, *self.candidates):
+            cluster.create_topic(TOPIC, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
+        self.given = Source(self, self.candidates)
         writer = Process("writer")
         self.schedule.start(writer, self._write)
         if self.plan.stop_at_end:
@@ -183,13 +201,12 @@ class System:
             records = [self._record(partition) for _ in range(count)]
             if chance.random() < self.plan.transactional:
                 number += 1
-                transaction = self.source.open_transaction()
-                transaction.append(TOPIC, partition, records)
+                self.given.write(lambda to, partition=partition, records=records: to.begin(TOPIC, partition, records))  # type: ignore[misc]
                 self.schedule.sleep(chance.choice((0.0, 0.0, 0.5, 5.0)))
-                (transaction.abort if number % 3 == 0 else transaction.commit)()
+                self.given.write(lambda to, number=number: to.end(number % 3 != 0))  # type: ignore[misc]
             else:
-                self.source.append(TOPIC, partition, records)
-        self.is_loading = False
+                self.given.write(lambda to, partition=partition, records=records: to.append(TOPIC, partition, records))  # type: ignore[misc]
+        self.is_written = True
 
     def _record(self, partition: int) -> tuple[Any, ...]:
         self.loaded += 1

@@ -32,7 +32,7 @@ from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, unique
-from tests.kafka import ROOT, Cluster, Clusters, plain, spread, until
+from tests.kafka import ROOT, Cluster, Clusters, plain, send, spread, until
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 BEFORE, LOST, REGROWN = 20, 10, 50
@@ -133,6 +133,21 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
         check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): Copied(last, max(frontier, last.source_offset))})
     finally:
         consumer.close()
+
+
+def test_an_open_transaction_before_the_last_copied_record_is_a_loss(clusters: Clusters, topic: str) -> None:
+    """The marker of a transaction was lost with the newest records: the last stable offset has gone back, and a reader of what was copied is told nothing."""
+    clusters.source.create(topic, 1)
+    producer = clusters.source.producer(transactional_id=topic)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    send(producer, topic, spread(range(1), 1))
+    assert producer.flush(30) == 0
+    clusters.source.write(topic, spread(range(1, 6), 1))
+    with pytest.raises(SourceTruncated, match="open transaction at offset 0, before the last one copied, which was at 5"):
+        compare(clusters, topic, of(5))
+    producer.abort_transaction(30)
+    compare(clusters, topic, of(5))
 
 
 def of(number: int) -> LastRecord:

@@ -145,8 +145,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     """The watch of a run of one partition, and its clock."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr("common.machine.monotonic", lambda: clock.now)
-    monkeypatch.setattr(positions, "ends", lambda *_: {PLACE: 0})
-    settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False)
+    monkeypatch.setattr(positions, "ends", lambda *_, **__: {PLACE: 0})
+    settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False, failover=False)
     source = Topic("orders", "id", 1, "cluster")
     route = Route("orders", "copy", "copy-proxy")
     plan = Plan(EPOCH, cast(Any, settings), {route: source}, {route: source.identity}, {PLACE: 0}, 0)

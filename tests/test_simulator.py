@@ -19,6 +19,7 @@ FOUND = {
     4750: "a record that had just been copied was lost by the source, and nothing compared it",
     10806: "a worker that stood still while it joined a group of the new protocol ended the service",
     936: "the destination lost a committed record and its marker, and the marker of an abort took the record's offset: nothing was missed",
+    1533: "the source lost the marker of a transaction with records that were copied: what was read behind its last stable offset had no answer for ever",
     2647: "the newest records of the intermediate topic were lost while the source was quiet, and never written again",
 }
 """Seeds that have found a defect of the service."""
@@ -45,7 +46,7 @@ def test_every_schedule_holds(first: int) -> None:
 @pytest.mark.parametrize("seed", FOUND, ids=str)
 def test_what_was_found_is_mended(seed: int) -> None:
     """Schedules that came out wrong."""
-    result = run.perform(plan.drawn(seed))
+    result = run.perform(plan.drawn(seed, candidates=1))
     assert not result.violation, f"{FOUND[seed]}? {result.violation}"
 
 

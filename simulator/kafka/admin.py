@@ -23,6 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import (
     AclOperation,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
@@ -44,6 +45,7 @@ from simulator.kafka.cluster import Topic
 from simulator.kafka.config import BROKER, configured
 from simulator.kafka.future import Future
 from simulator.kafka.listed import Listed, listed
+from simulator.kafka.network import Network
 from simulator.kafka.refused import NoAnswer, Refused, failure, place
 
 ON_TOPIC = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE,
@@ -52,11 +54,32 @@ ON_GROUP = (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, AclOp
 ON_CLUSTER = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION, AclOperation.DESCRIBE_CONFIGS,
               AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE)
 TIMEOUT_S = 60.0
+RENEWED_EVERY_S = 30.0
+"""Of its own a client renewed its leader epochs after about so long (seen: tests/test_failover.py, a change of leaders)."""
 Key = tuple[str, int]
 
 
 class AdminClient(Client):
     """As far as reo uses it."""
+
+    def __init__(self, network: Network, options: Mapping[str, Any]) -> None:
+        super().__init__(network, options)
+        self.leader_epochs: dict[Key, int] = {}
+        """As the client has learned them: it does not ask again when it is told that they are old."""
+        self.renewed_at = self.schedule.now
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Metadata; of the topic, also the leader epochs."""
+        found = super().list_topics(topic, timeout)
+        self.leader_epochs = {key: epoch for key, epoch in self.leader_epochs.items() if key[0] != topic}
+        return found
+
+    def _check_epoch(self, topic: str, partition: int) -> None:
+        if self.schedule.now > self.renewed_at + RENEWED_EVERY_S:
+            self.leader_epochs, self.renewed_at = {}, self.schedule.now
+        now = self.cluster.log(topic, partition).leader_epoch
+        if self.leader_epochs.setdefault((topic, partition), now) < now:
+            raise Refused(KafkaError.FENCED_LEADER_EPOCH)
 
     def poll(self, timeout: float = -1) -> int:  # noqa: ARG002  (no caller waits here)
         """Call what waits to be called."""
@@ -203,6 +226,7 @@ class AdminClient(Client):
 
         def result(topic: str, partition: int, spec: int) -> ListOffsetsResultInfo:
             self._check_leader(topic, partition, any_known)
+            self._check_epoch(topic, partition)
             answer: Listed = listed(self.cluster, topic, partition, spec, committed)
             if answer.code:
                 raise Refused(answer.code)

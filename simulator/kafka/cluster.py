@@ -177,6 +177,11 @@ class Cluster:
         log.lose(count, same_epoch)
         return gone
 
+    def change_leaders(self, topic: str) -> None:
+        """Another broker leads every partition now, with nothing lost: a client that is connected has to ask for the new leader epochs."""
+        for log in self.topics[topic].logs:
+            log.change_leader()
+
     def append(self, topic: str, partition: int, records: Iterable[New | tuple[Any, ...]]) -> int:
         """As a plain producer; records are (key, value, headers, timestamp in ms). The first offset; Refused as a producer would be."""
         return self.produce(topic, partition, [New(*record) for record in records], Writer())[0]

@@ -228,6 +228,11 @@ class Log:
         self.rebuild()
         self.wake()
 
+    def change_leader(self) -> None:
+        """A new leader epoch begins here."""
+        self.leader_epoch += 1
+        self.epochs.append((self.leader_epoch, self.end))
+
     def rebuild(self) -> None:
         """The producers' state from the records that are left."""
         self.producers, self.opened, self.aborted = {}, {}, set()
