@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceRefused, SourceTruncated, TopicMissing, TopicsUnfit
 from common.routes import Place
-from simulator import logs
+from simulator import logs, operator
 from simulator.kafka import Cluster
 from simulator.kafka.log import DATA, Record
+from simulator.plan import FRONTIERS_DELETED
 from simulator.system import COPY, TOPIC, Child
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _lose_source(faults: Faults, chance: random.Random, _: Child | None) -> str:
     before = log.end
     if not before:
         return ""
-    copied, read_to = faults.judge.copied_to(place.partition), faults.system.read_to.get(place, 0)
+    copied, read_to = faults.judge.copied_to(place.partition), max(faults.system.read_to.get(place, 0), faults.judge.begin_of(place.partition))
     _lose(faults.system.source, place, chance)
     if log.end < read_to:  # some of it is copied, or can be on its way
         faults.judge.is_source_history_lost = True
@@ -197,6 +198,15 @@ def _lose_destination(faults: Faults, chance: random.Random, _: Child | None) ->
     return f"{place}: {len(lost)}"
 
 
+def _delete_frontiers(faults: Faults, _: random.Random, __: Child | None) -> str:
+    if not _has_frontiers(faults) or faults.system.is_stopped:
+        return ""
+    faults.system.recovers_from.add(FrontierLost.exit_code)
+    faults.system.stop_for(operator.delete_frontiers)
+    faults.later(operator.BACK_WITHIN_S, lambda: None)
+    return "the service is stopped for it"
+
+
 KINDS: dict[str, Callable[[Faults, random.Random, Child | None], str]] = {
     "source away": _source_away,
     "destination away": _destination_away,
@@ -214,4 +224,5 @@ KINDS: dict[str, Callable[[Faults, random.Random, Child | None], str]] = {
     "candidate not fed": _hold_candidate,
     "leaders of a candidate changed": _change_leaders,
     "candidate recreated": _recreate_candidate,
+    FRONTIERS_DELETED: _delete_frontiers,
 }

@@ -42,6 +42,10 @@ class Copy:
     seen_to: int = 0
     """The destination offset up to which it was looked at."""
     compared: int = 0
+    begin: int = 0
+    """The source offset at which the copy begins."""
+    is_begun: bool = True
+    """Whether that is known; with `source.start=latest` the first frontier says it."""
 
 
 class Violated(Exception):
@@ -82,22 +86,41 @@ class Judge:
 
     def _look(self) -> None:
         for partition in range(logs.partitions(self.system.source, self.system.topic)):
-            copy = self.copies.setdefault(partition, Copy())
+            copy = self._copy(partition)
+            if not copy.is_begun:
+                self._begin(partition, copy)
             self._extend(Place(self.system.topic, partition), copy)
             if not self.is_history_lost:
                 self._compare(Place(self.system.copy, partition), copy)
+
+    def _copy(self, partition: int) -> Copy:
+        return self.copies.setdefault(partition, Copy(is_begun=self.system.plan.start == "earliest"))
+
+    def _begin(self, partition: int, copy: Copy) -> None:
+        """The first frontier is the end of what was there when it was chosen; a partition that was added is copied whole."""
+        frontier = logs.frontier(self.system.destination, self.system.settings.application, Place(f"{self.system.copy}-proxy", partition))
+        if frontier is None:
+            return
+        copy.begin, copy.is_begun = frontier + 1, True
+        known, now = self.system.ends_at_start, self.system.source.log(self.system.topic, partition).end
+        least, most = (known[partition], now) if partition < len(known) else (0, 0)
+        if not self.is_history_lost and not least <= copy.begin <= most:
+            raise Violated(f"the copy of partition {partition} begins at source offset {copy.begin}, and not between {least} and {most}")
+        copy.expected = [wanted for wanted in copy.expected if wanted.offset >= copy.begin]
 
     def _extend(self, place: Place, copy: Copy) -> None:
         found = logs.committed(self.system.source, place, copy.read_to)
         if found is not None and not self.is_source_history_lost:
             records, copy.read_to = found
-            copy.expected += [Expected(offset, content) for offset, content in records]
+            copy.expected += [Expected(offset, content) for offset, content in records if offset >= copy.begin]
 
     def _compare(self, place: Place, copy: Copy) -> None:
         found = logs.committed(self.system.destination, place, copy.seen_to)
         if found is None:
             return
         records, copy.seen_to = found
+        if records and not copy.is_begun:
+            raise Violated(f"{place} has a record before the first frontier is committed")
         for offset, content in records:
             while copy.next < len(copy.expected) and copy.expected[copy.next].is_optional and copy.expected[copy.next].content != content:
                 copy.next += 1
@@ -120,8 +143,10 @@ class Judge:
 
     def is_complete(self) -> bool:
         """Whether everything visible at the source is at the destination."""
+        if not all(copy.is_begun for copy in self.copies.values()):
+            self.changes = -1  # a first frontier changes no log
         self.is_violated()
-        return all(all(wanted.is_optional for wanted in copy.expected[copy.next:]) for copy in self.copies.values())
+        return all(copy.is_begun and all(wanted.is_optional for wanted in copy.expected[copy.next:]) for copy in self.copies.values())
 
     def missing(self) -> str:
         """What is not, in words."""
@@ -131,7 +156,7 @@ class Judge:
     def allow_missing(self, partition: int, offsets: range | frozenset[int]) -> bool:
         """The source has deleted these; whether one of them was not copied yet."""
         self.is_violated()
-        copy = self.copies.setdefault(partition, Copy())
+        copy = self._copy(partition)
         affected = [wanted for wanted in copy.expected[copy.next:] if wanted.offset in offsets]
         for wanted in affected:
             wanted.is_optional = True
@@ -139,8 +164,12 @@ class Judge:
 
     def copied_to(self, partition: int) -> int:
         """The source offset of the newest record at the destination, or -1."""
-        copy = self.copies.setdefault(partition, Copy())
+        copy = self._copy(partition)
         return copy.expected[copy.next - 1].offset if copy.next else -1
+
+    def begin_of(self, partition: int) -> int:
+        """The source offset at which the copy begins, as far as it is known."""
+        return self._copy(partition).begin
 
     def begin_again(self) -> None:
         """The destination is another topic now."""

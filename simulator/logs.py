@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from common import frontier as frontiers
 from common.routes import Place
 from simulator.kafka.cluster import Cluster
 from simulator.kafka.log import DATA, Record
@@ -47,3 +48,10 @@ def data(cluster: Cluster, place: Place) -> list[int]:
     """The offsets of all records that are no markers."""
     log = cluster.log_of(*place)
     return [record.offset for record in log.records if record.kind == DATA] if log else []
+
+
+def frontier(cluster: Cluster, group: str, place: Place) -> int | None:
+    """What a group has committed for an intermediate partition: the last source offset that is decided."""
+    found = cluster.groups.get(group)
+    commit = found.offsets.get(place) if found else None
+    return frontiers.decode(commit[1]).rule.frontier if commit else None

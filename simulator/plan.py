@@ -46,8 +46,9 @@ OF_THE_SOURCE = frozenset({"records committed at the source are deleted", "sourc
                            "newest source records lost", "source recreated"})
 """Not with several candidates: what befalls one of them makes it another cluster."""
 OF_CANDIDATES = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
+FRONTIERS_DELETED = "frontiers deleted"
 ONCE = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
-                  "destination recreated", "intermediate topic compacted", "candidate recreated"})
+                  "destination recreated", "intermediate topic compacted", "candidate recreated", FRONTIERS_DELETED})
 """What can end the service: at most one of these in a schedule, or it could not be said which end is the right one."""
 
 
@@ -77,14 +78,23 @@ class Plan:
     faults: tuple[Fault, ...]
     candidates: int = 1
     """Clusters with the same records to copy from (`source.mode=failover`), or the one source."""
+    start: str = "earliest"
+    """`source.start`."""
 
 
 def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAULTS) -> Plan:
-    """The plan of a seed; so many candidates, or one schedule in eight with two or three."""
-    chance = random.Random(seed)  # noqa: S311
+    """The plan of a seed.
+
+    One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, and one in eight begins at the end of what is
+    there; with a number of `candidates`, so many, and nothing of the other two. They are drawn beside the rest, which stays what it is without them.
+    """
+    chance, others = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
+    are_deleted, start = False, "earliest"
     if candidates is None:
-        others = random.Random(f"{seed} candidates")  # noqa: S311
         candidates = others.choice((2, 3)) if others.random() < 1 / 8 else 1
+        are_deleted = others.random() < 1 / 8
+        if others.random() < 1 / 8 and candidates == 1 and not are_deleted:
+            start = "latest"
     possible = KINDS if candidates == 1 else {kind: weight for kind, weight in KINDS.items() if kind not in OF_THE_SOURCE} | OF_CANDIDATES
     names, weights = list(possible), list(possible.values())
     number = chance.randint(0, most_faults) if names else 0
@@ -92,12 +102,16 @@ def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAUL
     for kind in chance.choices(names, weights, k=number) if names else ():
         if kind not in ONCE or ONCE.isdisjoint(drawn_kinds):
             drawn_kinds.append(kind)
+    if start == "latest":
+        drawn_kinds = [kind for kind in drawn_kinds if kind != "destination recreated"]  # what is to be copied again would begin anywhere
+    if are_deleted and ONCE.isdisjoint(drawn_kinds):
+        drawn_kinds.append(FRONTIERS_DELETED)
     faults = tuple(sorted((Fault(chance.randrange(CALLS) if chance.random() < 0.7 else chance.randrange(CALLS // 10), kind, chance.getrandbits(32))
                            for kind in drawn_kinds), key=lambda fault: fault.at_call))
     return Plan(
         seed, chance.choice((1, 1, 2, 3)), chance.choice((1, 1, 2, 3)), chance.randint(3, 40), chance.choice((0.0, 0.3, 0.7)),
         chance.choice(("classic", "classic", "consumer")), chance.random() < 0.15,
-        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates)
+        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates, start)
 
 
 def smaller(plan: Plan) -> list[Plan]:

@@ -137,6 +137,9 @@ WRONGS = (
     Wrong("a first frontier is not committed before it is used", LOOP, "        while start.made:\n", "        while False:\n"),
     Wrong("an anchor does not raise the epoch", START, "            state.frontier = anchored(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
+    # recovery
+    Wrong("a recovered frontier is one too high", "reo.recover", "        return found.source_offset\n", "        return found.source_offset + 1\n"),
+    Wrong("a recovered frontier does not outbid a live run", "reo.recover", "anchored(row.write, epoch)", "anchored(row.write, 1)"),
     # stage one
     Wrong("a candidate's records are not compared", "replicator.choice",
           "    check_history(seen, frontiers)\n    compared = same.check(seen, frontiers, alive)\n", "    compared = 0\n"),

@@ -16,7 +16,7 @@ from common.settings import Settings
 from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, ends_service
 from replicator import stage
-from simulator import logs
+from simulator import logs, operator
 from simulator.candidates import Source
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
@@ -70,10 +70,16 @@ class System:
         self.children: list[Child] = []
         self.ended: int | None = None
         """The exit code of the service."""
+        self.recovers_from: set[int] = set()
+        """Exit codes of the service after which an operator recovers the frontiers and starts it again."""
+        self.is_stopped = False
+        """Whether an operator is at work, and no process is started."""
         self.why = ""
         self.read_to: dict[Place, int] = {}
         """By source partition, how far any query has read."""
         self.loaded = 0
+        self.ends_at_start: list[int] = []
+        """By source partition, when the service was started."""
         self.is_written = False
         """Whether the writer has ended."""
         self.settings = self._settings()
@@ -82,7 +88,7 @@ class System:
         environment = {
             "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092", "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
             "REO_SOURCE_TOPIC": TOPIC, "REO_DESTINATION_TOPIC": COPY, "REO_APPLICATION": "reo", "REO_INSTANCE": "host",
-            "REO_SOURCE_START": "earliest", "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
+            "REO_SOURCE_START": self.plan.start, "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
             "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": "30",
             "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000", "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10", "REO_METRICS_PORT": "0",
         }
@@ -106,6 +112,7 @@ class System:
         self.schedule.start(writer, self._write)
         if self.plan.stop_at_end:
             self.schedule.run(10 * LOAD_S, lambda: not self.is_loading)
+        self.ends_at_start = [log.end for log in self.source.topics[TOPIC].logs]
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
@@ -142,7 +149,7 @@ class System:
 
     def start(self, child: Child) -> None:
         """A new process of it."""
-        if self.ended is not None or not child.is_wanted or (child.process and child.process.is_alive):
+        if self.ended is not None or self.is_stopped or not child.is_wanted or (child.process and child.process.is_alive):
             return
         child.is_told_to_stop = False
         child.process = Process(child.name, self.plan.clock_offsets_s[child.host])
@@ -168,11 +175,29 @@ class System:
             child.engine = None
         if raised is not None and not isinstance(raised, ReoError):
             self.faults.unexpected(child.name, raised)
-        if ends_service(code, self.plan.stop_at_end and not child.is_told_to_stop):
-            self.ended, self.why = code, said
-            self.stop()
+        if code in self.recovers_from and not self.is_stopped:
+            self.stop_for(operator.recover)
+        elif not self.is_stopped and ends_service(code, self.plan.stop_at_end and not child.is_told_to_stop):
+            self.end(code, said)
         else:
             self._restart_later(child)
+
+    def stop_for(self, work: Callable[[System], None]) -> None:
+        """An operator stops the service and does something; nothing is started meanwhile."""
+        self.is_stopped = True
+        self.stop()
+        self.schedule.start(Process("operator"), lambda: work(self))
+
+    def go_on(self) -> None:
+        """The operator starts it again."""
+        self.is_stopped = False
+        for child in self.children:
+            self.start(child)
+
+    def end(self, code: int, why: str) -> None:
+        """The service ends."""
+        self.ended, self.why = code, why
+        self.stop()
 
     def _restart_later(self, child: Child) -> None:
         self.schedule.after(child.backoff_s, lambda: self.start(child))
