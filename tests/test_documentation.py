@@ -14,7 +14,7 @@ from reo import arguments
 from tests.test_service import LIBRARY
 
 ROOT = pages.ROOT
-README = ROOT / "README.md"
+FEATURES = ROOT / "docs" / "features.md"
 STOPS = ROOT / "docs" / tables.STOPS
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SAYS = ("**What happened.**", "**How to see it.**", "**What to do.**")
@@ -112,8 +112,8 @@ def test_no_stop_is_explained_that_there_is_not() -> None:
 
 
 def features() -> list[str]:
-    """The rows of README's table of features."""
-    table = README.read_text().split("<!-- features -->")[1].split("<!-- /features -->")[0]
+    """The rows of the table of features."""
+    table = FEATURES.read_text().split("<!-- features -->")[1].split("<!-- /features -->")[0]
     return [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| feature |")]
 
 
@@ -123,8 +123,8 @@ def test_each_feature_has_its_test(row: str) -> None:
     cell = row.rstrip("| ").rpartition(" | ")[2].strip()
     if cell in NOT_YET:
         return
-    found = re.findall(r"\[`(\w+)`\]\((tests/\w+\.py)\)", cell)
-    assert "<br>".join(f"[`{name}`]({file})" for name, file in found) == cell
+    found = re.findall(r"\[`(\w+)`\]\(\.\./(tests/\w+\.py)\)", cell)
+    assert "<br>".join(f"[`{name}`](../{file})" for name, file in found) == cell
     for name, file in found:
         assert name in {node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)}, f"{file} has no {name}"
 
