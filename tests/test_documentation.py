@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.settings_table import SETTINGS
-from reference import code_map, formats, interfaces, pages, tables
+from reference import formats, interfaces, pages, tables
 from reo import arguments
 from tests.test_service import LIBRARY
 
@@ -44,7 +44,7 @@ def section(page: Path, heading: str) -> str:
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=named)
 def test_the_tables_are_the_codes(page: Path) -> None:
-    """Settings, exit codes, commands, metrics, permissions, formats and the map are what the code has now; `make reference` writes them."""
+    """Settings, exit codes, commands, metrics, permissions and formats are what the code has now; `make reference` writes them."""
     text = page.read_text()
     assert pages.rewritten(text, pages.PAGES[page]) == text, "run `make reference`"
 
@@ -74,14 +74,6 @@ def test_metrics_are_made_where_the_table_looks() -> None:
     making = {path for package in ("common", "replicator", "deduplicator", "reo") for path in (ROOT / package).rglob("*.py")
               if re.search(r"from prometheus_client import .*\b(Counter|Gauge|Histogram|Summary|Info|Enum)\b", path.read_text())}
     assert making == looked_at
-
-
-def test_the_map_has_every_module() -> None:
-    """Each file of each package once."""
-    listed = re.findall(r"^\| \[`([^`]+)`\]", code_map.table(), re.MULTILINE)
-    there = [named(path) for package in ROOT.iterdir() if (package / "__init__.py").exists()
-             for path in package.rglob("*.py") if path != package / "__init__.py"]
-    assert sorted(listed) == sorted(there)
 
 
 @pytest.mark.parametrize("page", PROSE, ids=named)
