@@ -47,7 +47,7 @@ SIDE_BY_SIDE: tuple[tuple[str, str, str, str], ...] = (
 )
 """Name, section, figure and form."""
 REMARKS = {
-    "b595a13": "**These figures are from before stage two's compiled path**, which needs less processor time for a record.\n",
+    "b595a13": "**These figures are from before stage two's compiled path**, which needs less CPU per record.\n",
 }
 """By the commit that was measured: what has changed since, said at the top of the page."""
 
