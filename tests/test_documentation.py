@@ -23,6 +23,8 @@ NO_SETTINGS = {"REO_SETTINGS_FILE", "REO_TEST_SEED", "REO_TEST_ORDER", "REO_DEDU
 NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+CODE = re.compile(r"`([^`\n]+)`")
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "simulator", "faults", "fuzz", "bench", "reference", "tests")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -88,6 +90,29 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+def is_in_the_code(name: str) -> bool:
+    """Whether a path is there, or a dotted name: its module's file, and in it the rest of the name as a word."""
+    if "/" in name:
+        return (ROOT / name).exists()
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:length])
+        module = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+        if module.exists():
+            text = module.read_text()
+            return all(re.search(rf"\b{part}\b", text) for part in parts[length:])
+    return False
+
+
+@pytest.mark.parametrize("page", [page for page in PROSE if page.name != "CHANGELOG.md"], ids=named)
+def test_files_and_symbols_in_the_prose_exist(page: Path) -> None:
+    """What stands as code on a page, and is the path or the dotted name of something of ours, is there. Settings look like modules and are none."""
+    settings = {setting.name for setting in SETTINGS}
+    spans = {span.partition("::")[0] for span in CODE.findall(FENCED.sub("", page.read_text()))}
+    ours = {span for span in spans if re.fullmatch(rf"({'|'.join(PACKAGES)})([./][\w.-]+)+", span) and "…" not in span}
+    assert {name for name in ours - settings if not any(name.startswith(f"{setting}.") for setting in settings) and not is_in_the_code(name)} == set()
 
 
 @pytest.mark.parametrize("kind", tables.ended_by(), ids=lambda kind: kind.__name__)
