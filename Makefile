@@ -35,7 +35,7 @@ lint: setup ## style and types
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 
-reference: setup ## docs/ made from the code: after a change of a setting, error, metric, command, permission or module
+reference: setup ## docs/ made from the code: after a change of a setting, error, metric, command, permission or format
 	@$(PY) -m reference
 
 bench: rival ## reo and MirrorMaker 2 in turn, and docs/performance.md of it (ROUNDS=, SCALE=, ONLY=, OUT=)

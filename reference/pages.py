@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reference import code_map, figures, formats, interfaces, tables
+from reference import figures, formats, interfaces, tables
 
 ROOT = Path(__file__).parent.parent
 Tables = Mapping[str, Callable[[], str]]
@@ -16,7 +16,6 @@ PAGES: Mapping[Path, Tables] = {
         "exit codes": tables.exit_codes_table, "metrics": interfaces.metrics_table, "permissions": tables.permissions_table,
         "origin": formats.origin_table, "read-up-to": formats.read_up_to_table, "frontier": formats.frontier_table,
     },
-    ROOT / "docs" / "map.md": {"map": code_map.table},
     ROOT / "docs" / "explanation.md": {"figures": figures.beside_the_rival},
 }
 

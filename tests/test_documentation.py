@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from common.settings_table import SETTINGS
-from reference import code_map, formats, interfaces, pages, tables
+from reference import formats, interfaces, pages, tables
 from reo import arguments
 from tests.test_service import LIBRARY
 
 ROOT = pages.ROOT
-README = ROOT / "README.md"
+FEATURES = ROOT / "docs" / "features.md"
 STOPS = ROOT / "docs" / tables.STOPS
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SAYS = ("**What happened.**", "**How to see it.**", "**What to do.**")
@@ -23,6 +23,8 @@ NO_SETTINGS = {"REO_SETTINGS_FILE", "REO_TEST_SEED", "REO_TEST_ORDER", "REO_DEDU
 NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+CODE = re.compile(r"`([^`\n]+)`")
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "simulator", "faults", "fuzz", "bench", "reference", "tests")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -44,7 +46,7 @@ def section(page: Path, heading: str) -> str:
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=named)
 def test_the_tables_are_the_codes(page: Path) -> None:
-    """Settings, exit codes, commands, metrics, permissions, formats and the map are what the code has now; `make reference` writes them."""
+    """Settings, exit codes, commands, metrics, permissions and formats are what the code has now; `make reference` writes them."""
     text = page.read_text()
     assert pages.rewritten(text, pages.PAGES[page]) == text, "run `make reference`"
 
@@ -76,14 +78,6 @@ def test_metrics_are_made_where_the_table_looks() -> None:
     assert making == looked_at
 
 
-def test_the_map_has_every_module() -> None:
-    """Each file of each package once."""
-    listed = re.findall(r"^\| \[`([^`]+)`\]", code_map.table(), re.MULTILINE)
-    there = [named(path) for package in ROOT.iterdir() if (package / "__init__.py").exists()
-             for path in package.rglob("*.py") if path != package / "__init__.py"]
-    assert sorted(listed) == sorted(there)
-
-
 @pytest.mark.parametrize("page", PROSE, ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
     """Each relative link names a file that is there, and, behind a #, one of its headings."""
@@ -96,6 +90,29 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+def is_in_the_code(name: str) -> bool:
+    """Whether a path is there, or a dotted name: its module's file, and in it the rest of the name as a word."""
+    if "/" in name:
+        return (ROOT / name).exists()
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:length])
+        module = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+        if module.exists():
+            text = module.read_text()
+            return all(re.search(rf"\b{part}\b", text) for part in parts[length:])
+    return False
+
+
+@pytest.mark.parametrize("page", [page for page in PROSE if page.name != "CHANGELOG.md"], ids=named)
+def test_files_and_symbols_in_the_prose_exist(page: Path) -> None:
+    """What stands as code on a page, and is the path or the dotted name of something of ours, is there. Settings look like modules and are none."""
+    settings = {setting.name for setting in SETTINGS}
+    spans = {span.partition("::")[0] for span in CODE.findall(FENCED.sub("", page.read_text()))}
+    ours = {span for span in spans if re.fullmatch(rf"({'|'.join(PACKAGES)})([./][\w.-]+)+", span) and "…" not in span}
+    assert {name for name in ours - settings if not any(name.startswith(f"{setting}.") for setting in settings) and not is_in_the_code(name)} == set()
 
 
 @pytest.mark.parametrize("kind", tables.ended_by(), ids=lambda kind: kind.__name__)
@@ -112,8 +129,8 @@ def test_no_stop_is_explained_that_there_is_not() -> None:
 
 
 def features() -> list[str]:
-    """The rows of README's table of features."""
-    table = README.read_text().split("<!-- features -->")[1].split("<!-- /features -->")[0]
+    """The rows of the table of features."""
+    table = FEATURES.read_text().split("<!-- features -->")[1].split("<!-- /features -->")[0]
     return [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| feature |")]
 
 
@@ -123,8 +140,8 @@ def test_each_feature_has_its_test(row: str) -> None:
     cell = row.rstrip("| ").rpartition(" | ")[2].strip()
     if cell in NOT_YET:
         return
-    found = re.findall(r"\[`(\w+)`\]\((tests/\w+\.py)\)", cell)
-    assert "<br>".join(f"[`{name}`]({file})" for name, file in found) == cell
+    found = re.findall(r"\[`(\w+)`\]\(\.\./(tests/\w+\.py)\)", cell)
+    assert "<br>".join(f"[`{name}`](../{file})" for name, file in found) == cell
     for name, file in found:
         assert name in {node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)}, f"{file} has no {name}"
 
