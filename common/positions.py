@@ -5,7 +5,6 @@ Both stages and the command line ask the same questions of the clusters; nothing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ from common.records import Consumed, headers_of
 from common.routes import Place
 
 POLL_S = 5.0
+SILENCE_S = 60.0
+"""After which who reads a partition is told that nothing comes: a broker that is away, or a beginning behind the last stable offset."""
 FROM_BEGINNING = OFFSET_BEGINNING
 """For `visible`: the first offset that the partition has when it is read."""
 
@@ -230,14 +231,14 @@ def foreign(which: str) -> ForeignRecord:
                          "kafka-delete-records.sh up to the offset after it; stage one writes again what is missing")
 
 
-def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = math.inf) -> Generator[Consumed]:
+def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[Consumed]:
     """Every visible record of the partitions from the given offsets up to what is there now, then the end; ClusterUnreachable after such a silence."""
     with closing(batches(reader, begins, silence_s)) as found:
         for messages in found:
             yield from messages
 
 
-def batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = math.inf) -> Generator[list[Consumed]]:
+def batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[list[Consumed]]:
     """The same in lists of up to 1,000, none of them empty: for what goes through millions.
 
     The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
