@@ -50,8 +50,9 @@ def _change_leaders(faults: Faults, chance: random.Random, _: Child | None) -> s
 def _recreate_candidate(faults: Faults, chance: random.Random, _: Child | None) -> str:
     """One that is not read from now: what Spark reads between this and the next look is not the service's to know."""
     system = faults.system
-    others = [candidate for candidate in system.given.candidates if candidate.cluster is not system.copied_from]
-    if system.copied_from is None or not system.given.is_copied_everywhere(TOPIC, faults.judge.copied_to):
+    read = [system.cluster_of(query.plan.settings.source) for query in system.queries if query.can_read]
+    others = [candidate for candidate in system.given.candidates if candidate.cluster not in read]
+    if not read or not others or not system.given.is_copied_everywhere(TOPIC, faults.judge.copied_to):
         return ""
     candidate = chance.choice(others)
     return f"{candidate.cluster.name}: {system.given.recreate(candidate, TOPIC)} other records"

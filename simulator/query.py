@@ -94,8 +94,13 @@ class Query:
         self.changed = Signal(self.system.schedule)
         self.ends: dict[Place, int] = {}
         """By source partition, how far the batches that are done have read."""
-        self.system.copied_from = self.system.cluster_of(plan.settings.source)
+        self.system.queries.append(self)
         self.system.schedule.start(engine.process, self._batches, "query")
+
+    @property
+    def can_read(self) -> bool:
+        """Whether it reads its source, or may again."""
+        return not self.is_over and self.engine.process.is_alive
 
     @property
     def isActive(self) -> bool:  # noqa: N802
@@ -135,7 +140,6 @@ class Query:
         """No task begins anything any more; what is on its way arrives."""
         if not self.is_over:
             self.is_over = True
-            self.system.copied_from = None
             self.failure = QueryFailed(failure) if failure else None
             self.changed.notify()
 

@@ -20,7 +20,7 @@ from simulator import logs, operator
 from simulator.candidates import Source
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
-from simulator.query import Engine
+from simulator.query import Engine, Query
 from simulator.schedule import START_UNIX_S, Process, Schedule
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class System:
         reached = {f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]}
         self.network.clusters = reached | {"destination:9092": self.destination}
         self.given: Source
-        self.copied_from: Cluster | None = None
-        """The candidate that a query reads now."""
+        self.queries: list[Query] = []
+        """All that there were."""
         self.faults: Faults
         self.children: list[Child] = []
         self.ended: int | None = None
