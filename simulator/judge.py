@@ -112,7 +112,8 @@ class Judge:
         found = logs.committed(self.system.source, place, copy.read_to)
         if found is not None and not self.is_source_history_lost:
             records, copy.read_to = found
-            copy.expected += [Expected(offset, content) for offset, content in records if offset >= copy.begin]
+            copy.expected += [Expected(offset, content) for offset, content in records
+                                  if offset >= copy.begin and self.system.passes(content)]
 
     def _compare(self, place: Place, copy: Copy) -> None:
         found = logs.committed(self.system.destination, place, copy.seen_to)

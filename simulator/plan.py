@@ -80,21 +80,26 @@ class Plan:
     """Clusters with the same records to copy from (`source.mode=failover`), or the one source."""
     start: str = "earliest"
     """`source.start`."""
+    filtered_by: str = ""
+    """Which of the two settings leaves records out: `filter.sql`, `filter.function`."""
 
 
 def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAULTS) -> Plan:
     """The plan of a seed.
 
-    One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, and one in eight begins at the end of what is
-    there; with a number of `candidates`, so many, and nothing of the other two. They are drawn beside the rest, which stays what it is without them.
+    One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, one in eight begins at the end of what is there,
+    and one in four leaves records out. With a number of `candidates`, so many, and nothing of the others. They are drawn beside the rest, which stays
+    what it is without them.
     """
     chance, others = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
-    are_deleted, start = False, "earliest"
+    are_deleted, start, filtered_by = False, "earliest", ""
     if candidates is None:
         candidates = others.choice((2, 3)) if others.random() < 1 / 8 else 1
         are_deleted = others.random() < 1 / 8
         if others.random() < 1 / 8 and candidates == 1 and not are_deleted:
             start = "latest"
+        if candidates == 1 and not are_deleted:
+            filtered_by = others.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
     possible = KINDS if candidates == 1 else {kind: weight for kind, weight in KINDS.items() if kind not in OF_THE_SOURCE} | OF_CANDIDATES
     names, weights = list(possible), list(possible.values())
     number = chance.randint(0, most_faults) if names else 0
@@ -111,7 +116,7 @@ def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAUL
     return Plan(
         seed, chance.choice((1, 1, 2, 3)), chance.choice((1, 1, 2, 3)), chance.randint(3, 40), chance.choice((0.0, 0.3, 0.7)),
         chance.choice(("classic", "classic", "consumer")), chance.random() < 0.15,
-        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates, start)
+        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates, start, filtered_by)
 
 
 def smaller(plan: Plan) -> list[Plan]:

@@ -210,8 +210,8 @@ class Task:
                 schedule.sleep(1.0)
                 continue
             records, next_offset = found
-            if records:
-                self._send(list(self._wrapped(records)))
+            if wrapped := list(self._wrapped(records)):
+                self._send(wrapped)
             self.position = next_offset
             self.system.read_to[self.there] = max(next_offset, self.system.read_to.get(self.there, 0))
             if not records:
@@ -225,7 +225,11 @@ class Task:
     def _wrapped(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
         plan = self.query.plan
         identity = next(identity for route, identity in plan.identities.items() if route.intermediate_topic == self.place.topic)
-        for offset, (key, value, headers, timestamp_ms) in records:
+        is_filtered = plan.settings.text("filter.sql") != ""
+        for offset, content in records:
+            if is_filtered and not self.system.passes(content):
+                continue
+            key, value, headers, timestamp_ms = content
             origin = Origin(self.there.partition, offset, timestamp_ms, 0, plan.epoch, self.batch_ms, self.sequence, identity)
             self.sequence += 1
             yield key, value, [*headers, (HEADER, encode(origin))], self.system.unix_ms()

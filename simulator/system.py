@@ -16,7 +16,7 @@ from common.settings import Settings
 from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, ends_service
 from replicator import stage
-from simulator import logs, operator
+from simulator import filtered, logs, operator
 from simulator.candidates import Source
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from simulator.faults import Faults
 
 TOPIC, COPY = "orders", "copy"
+FILTERS = {"filter.sql": "true", "filter.function": "simulator.filtered:no_thirds"}
+"""What the settings say; the simulated query leaves out what the function would."""
 LOAD_S = 10.0
 """The source is written to for about so long."""
 
@@ -95,7 +97,13 @@ class System:
         if self.candidates:
             environment |= {"REO_SOURCE_BOOTSTRAP_SERVERS": ";".join(f"{cluster.name}:9092" for cluster in self.candidates),
                             "REO_SOURCE_MODE": "failover", "REO_SOURCE_OFFSET_LAG_THRESHOLD": "20"}
+        if self.plan.filtered_by:
+            environment["REO_" + self.plan.filtered_by.upper().replace(".", "_")] = FILTERS[self.plan.filtered_by]
         return settings_module.load(environment)
+
+    def passes(self, content: logs.Content) -> bool:
+        """Whether a record is to be copied."""
+        return not self.plan.filtered_by or filtered.by_value(content[1])
 
     @property
     def is_loading(self) -> bool:

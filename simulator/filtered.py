@@ -1,0 +1,15 @@
+"""Which records the filters of simulated copies let pass: `System._record` numbers them."""
+
+from __future__ import annotations
+
+from common.mapping import SourceRecord
+
+
+def by_value(value: bytes | None) -> bool:
+    """Two of three, and every one without a value."""
+    return value is None or int(value.split(b"-")[1]) % 3 > 0
+
+
+def no_thirds(record: SourceRecord) -> bool:
+    """For `filter.function`."""
+    return by_value(record.value)
