@@ -11,11 +11,10 @@ In the order in which a schedule is made and judged:
     faults.py    what a fault does; harms.py: to clusters and topics, and which end of the service that allows or demands
     operator.py  deletes what the group has committed, and recovers it
     filtered.py  what filters let pass
-    judge.py     what has to be true after every step; logs.py: reading what no process can
+    judge.py     what has to be true of the copy after every step; reports.py: and of what the service says of itself; logs.py: reading what no process can
     planted.py   known wrongs, to see that they are found
 
 Not simulated, so nothing is found there: commands other than `reo recover`, mappings and several topics, PostgreSQL,
-`source.start` with offsets or a time, the supervisor itself (its restarts are), security and quotas; readiness and lag are not
-judged yet. A destination that loses its newest records together with another fault may go on: other records can come to their offsets
-before anybody looks.
+`source.start` with offsets or a time, the supervisor itself (its restarts are), security and quotas. A destination that loses its
+newest records together with another fault may go on: other records can come to their offsets before anybody looks.
 """

@@ -26,6 +26,8 @@ class Expected:
 
     offset: int
     content: Content
+    seen_at: float = 0.0
+    """Virtual time, when it could first be read."""
     is_optional: bool = False
     """Whether the source has deleted it before it was seen at the destination."""
 
@@ -112,7 +114,7 @@ class Judge:
         found = logs.committed(self.system.source, place, copy.read_to)
         if found is not None and not self.is_source_history_lost:
             records, copy.read_to = found
-            copy.expected += [Expected(offset, content) for offset, content in records
+            copy.expected += [Expected(offset, content, self.system.schedule.now) for offset, content in records
                                   if offset >= copy.begin and self.system.passes(content)]
 
     def _compare(self, place: Place, copy: Copy) -> None:
@@ -148,6 +150,12 @@ class Judge:
             self.changes = -1  # a first frontier changes no log
         self.is_violated()
         return all(copy.is_begun and all(wanted.is_optional for wanted in copy.expected[copy.next:]) for copy in self.copies.values())
+
+    def waiting_for_s(self) -> float:
+        """How long the first record has waited that is not copied."""
+        first = [copy.expected[copy.next].seen_at for copy in self.copies.values()
+                 if copy.is_begun and copy.next < len(copy.expected) and not copy.expected[copy.next].is_optional]
+        return self.system.schedule.now - min(first) if first else 0.0
 
     def missing(self) -> str:
         """What is not, in words."""

@@ -140,6 +140,9 @@ WRONGS = (
     # recovery
     Wrong("a recovered frontier is one too high", "reo.recover", "        return found.source_offset\n", "        return found.source_offset + 1\n"),
     Wrong("a recovered frontier does not outbid a live run", "reo.recover", "anchored(row.write, epoch)", "anchored(row.write, 1)"),
+    # what it says of itself
+    Wrong("a process that waits says that it is ready", "common.pulse", "        self.readiness.set(0)\n", "        self.readiness.set(1)\n"),
+    Wrong("a lag is said to be none", "common.lag", "str(place.partition)).set(records)", "str(place.partition)).set(0)"),
     # stage one
     Wrong("a candidate's records are not compared", "replicator.choice",
           "    check_history(seen, frontiers)\n    compared = same.check(seen, frontiers, alive)\n", "    compared = 0\n"),

@@ -11,6 +11,7 @@ from simulator.faults import Faults
 from simulator.judge import Judge
 from simulator.machine import VirtualMachine
 from simulator.plan import Plan, smaller
+from simulator.reports import Reports
 from simulator.schedule import Schedule
 from simulator.system import System
 
@@ -34,6 +35,8 @@ class Result:
     story: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     compared: int = 0
+    looks: int = 0
+    """At what the service says of itself."""
     steps: int = 0
     virtual_s: float = 0.0
     end: str = ""
@@ -51,11 +54,12 @@ def perform(plan: Plan) -> Result:
     real_machine = machine.use(VirtualMachine(schedule))
     system = System(plan, schedule, tell)
     judge = Judge(system)
+    reports = Reports(system, judge)
     system.faults = faults = Faults(system, judge, plan.faults)
     real_clients = kafka_clients.use(kafka_clients.Clients(*kafka.clients(system.network), speaks_tls=lambda _: False))
     try:
         system.begin()
-        result.violation = _run(schedule, system, judge, faults)
+        result.violation = _run(schedule, system, judge, faults, reports)
         if result.violation:
             result.story += schedule.where()
     finally:
@@ -63,15 +67,16 @@ def perform(plan: Plan) -> Result:
         kafka_clients.use(real_clients)
         machine.use(real_machine)
     result.faults.update(faults.done)
+    result.looks = reports.looks
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now
     result.end = system.why or "everything is copied"
     return result
 
 
-def _run(schedule: Schedule, system: System, judge: Judge, faults: Faults) -> str:
+def _run(schedule: Schedule, system: System, judge: Judge, faults: Faults, reports: Reports) -> str:
     """The violation, or nothing."""
     def is_wrong() -> bool:
-        return judge.is_violated() or bool(faults.crashed) or schedule.steps > STEPS_MAX
+        return judge.is_violated() or reports.is_untrue() or bool(faults.crashed) or schedule.steps > STEPS_MAX
 
     def is_over() -> bool:
         return is_wrong() or system.ended is not None or (not faults.coming and not system.is_loading and schedule.now > faults.over_at)
@@ -87,7 +92,7 @@ def _run(schedule: Schedule, system: System, judge: Judge, faults: Faults) -> st
         schedule.run(schedule.now + AFTERWARDS_S, lambda: is_wrong() or system.ended is not None)  # nothing may follow
     if system.ended == 0:
         schedule.run(schedule.now + MARKERS_S, is_wrong)
-    return _verdict(schedule, system, judge, faults)
+    return reports.untrue or _verdict(schedule, system, judge, faults)
 
 
 def _verdict(schedule: Schedule, system: System, judge: Judge, faults: Faults) -> str:

@@ -49,6 +49,7 @@ class Cluster:
         self.defaults = OLDER if is_older else DEFAULTS
         """Of topics; the older one is Kafka 3.9."""
         self.is_away = False
+        self.away_since = 0.0
         self.back = Signal(schedule)
         """Given when the cluster answers again."""
         self.topics: dict[str, Topic] = {}
@@ -199,8 +200,14 @@ class Cluster:
         if name in self.groups:
             self.groups[name].offsets.clear()
 
+    def away_for_s(self) -> float:
+        """0 while it answers."""
+        return self.schedule.now - self.away_since if self.is_away else 0.0
+
     def set_away(self, is_away: bool) -> None:
         """While it is away nothing arrives; its own timers go on."""
+        if is_away and not self.is_away:
+            self.away_since = self.schedule.now
         self.is_away = is_away
         if not is_away:
             self.back.notify()

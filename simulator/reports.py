@@ -1,0 +1,77 @@
+"""What the service says of itself: whether it is ready, and how much there is to copy. Both have to be true, also while a cluster is away.
+
+A process is ready as /readyz would say it (`reo.health`): by its own word, unless its last sign of life is old. The bounds are virtual seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.metrics import HEARTBEAT, LAG, READY
+from reo.health import LATE_S
+from simulator.schedule import START_UNIX_S
+from simulator.system import Child
+
+if TYPE_CHECKING:
+    from simulator.judge import Judge
+    from simulator.kafka import Cluster
+    from simulator.system import System
+
+NOTICED_S = LATE_S + 15.0
+"""A cluster that is away for so long makes what needs it not ready."""
+WAITS_S = 60.0
+"""A record that waits for so long is lag, or something is not ready."""
+EVERY_S = 1.0
+
+
+class Reports:
+    """Looks at them every second."""
+
+    def __init__(self, system: System, judge: Judge) -> None:
+        self.system = system
+        self.judge = judge
+        self.due = 0.0
+        self.untrue = ""
+        self.looks = 0
+        for metric in (HEARTBEAT, LAG, READY):
+            metric.clear()  # of the schedule before
+
+    def is_untrue(self) -> bool:
+        """Asked after each step."""
+        if not self.untrue and self.system.schedule.now >= self.due and self.system.ended is None:
+            self.due = self.system.schedule.now + EVERY_S
+            self.looks += 1
+            self.untrue = self._of_readiness() or (self._of_lag() if not self.judge.is_history_lost and not self.system.candidates else "")
+        return bool(self.untrue)
+
+    def _of_readiness(self) -> str:
+        for child in self._alone():
+            if self._is_ready(child):
+                for cluster in (self.system.destination, *self._sources(child)):
+                    if cluster.away_for_s() > NOTICED_S:
+                        return f"{child.name} is ready, and {cluster.name} is away for {cluster.away_for_s():.0f} s"
+        return ""
+
+    def _of_lag(self) -> str:
+        waiting_s = self.judge.waiting_for_s()
+        if waiting_s > WAITS_S and self.reported() == 0 and all(map(self._is_ready, self._alone())):
+            return f"every process is ready and reports no lag, and a record waits for {waiting_s:.0f} s: {self.judge.missing()}"
+        return ""
+
+    def reported(self) -> float:
+        """Records that wait, of both stages."""
+        return sum(sample.value for metric in LAG.collect() for sample in metric.samples)
+
+    def _alone(self) -> list[Child]:
+        """Those that live; of two stage ones nobody could tell which one has reported."""
+        stage_ones = [child for child in self.system.children if child.name.startswith("stage one")]
+        return [child for child in self.system.children if child.process and child.process.is_alive and (len(stage_ones) == 1 or child not in stage_ones)]
+
+    def _sources(self, child: Child) -> list[Cluster]:
+        return [self.system.source] if child.name.startswith("stage one") and not self.system.candidates else []
+
+    def _is_ready(self, child: Child) -> bool:
+        assert child.process is not None
+        stage, number = ("replicator", "0") if child.name.startswith("stage one") else ("deduplicator", child.name.split()[1])
+        clock = START_UNIX_S + self.system.schedule.now + child.process.clock_offset_s
+        return bool(READY.labels(stage, number)._value.get()) and clock - HEARTBEAT.labels(stage, number)._value.get() <= LATE_S
