@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from common.errors import CopyDiffers, FrontierLost
 from common.records import Consumed, content
-from reo.compared import different, shown
-from reo.stretch import ends_of
+from reo.comparison import different, shown
+from reo.sequence_search import ends_of
 
 STRETCH_MAX = 100_000
 DISTINCT_MIN = 10

@@ -17,7 +17,7 @@ from common.permissions import STAGES
 from common.settings import Settings
 from common.upstreams import Cluster
 from deduplicator import compiled
-from reo.checks import clusters, findings, fitness, frontier, topics
+from reo.checks import clusters, findings, frontier, topic_settings, topics
 from reo.checks.clusters import Seen
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
@@ -57,7 +57,7 @@ class Check:
             return
         self._add("topics", lambda: topics.check(found))
         self._add("stage two", lambda: [_stage_two(on, found)])
-        self._add("topic settings", lambda: fitness.check(found))
+        self._add("topic settings", lambda: topic_settings.check(found))
         if self._tables_are_fit(database, found):
             self._add("frontier", lambda: frontier.check(self.settings, found, database))
         if self.settings.text("filter.sql"):

@@ -90,9 +90,9 @@ def _inspect(loaded: Settings, given: argparse.Namespace) -> int:
 
 
 def _topics(loaded: Settings, given: argparse.Namespace) -> int:
-    from reo import alike
+    from reo import config_drift
 
-    return alike.command(loaded, given.apply, given.json)
+    return config_drift.command(loaded, given.apply, given.json)
 
 
 def _config(loaded: Settings, given: argparse.Namespace) -> int:

@@ -18,8 +18,8 @@ from common.errors import SettingsInvalid
 from common.settings import Settings
 from common.settings_table import SETTINGS
 from reo import relay_import
+from reo.output import aligned
 from reo.relay_import import Imported
-from reo.shown import aligned
 
 SECRET = "(secret)"  # noqa: S105  (what is shown instead of one)
 

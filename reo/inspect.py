@@ -21,7 +21,7 @@ from common.read_up_to import ReadUpTo
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
-from reo.shown import aligned
+from reo.output import aligned
 
 HEAD = ("intermediate", "offset", "source offset", "epoch", "batch", "sequence", "timestamp", "key", "value")
 KEY_MAX = 24

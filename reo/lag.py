@@ -1,4 +1,4 @@
-"""`reo lag`: how far the copy is behind, of each stage, per partition and in all; for scripts and alarms. What the figures mean: `reo.standing`.
+"""`reo lag`: how far the copy is behind, of each stage, per partition and in all; for scripts and alarms. What the figures mean: `reo.snapshot`.
 
 With `--max-records` or `--max-seconds` the exit code says whether it is further behind than that: of records all partitions together, of seconds the
 partition that waits longest.
@@ -14,8 +14,8 @@ import orjson
 from common import candidates, permissions
 from common.errors import LagsBehind, ReoError
 from common.settings import Settings
-from reo.shown import aligned
-from reo.standing import Lag, Looker, Standing, total
+from reo.output import aligned
+from reo.snapshot import Lag, Looker, Standing, total
 
 HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
 

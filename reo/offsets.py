@@ -30,11 +30,11 @@ from common.kafka_clients import admin, reader
 from common.records import Consumed, content
 from common.routes import Place
 from common.settings import Settings
-from reo import translated
+from reo import translation_report
 from reo.comparable import divided
-from reo.compared import different
-from reo.other_group import OtherGroup
-from reo.translated import Row
+from reo.comparison import different
+from reo.foreign_group import OtherGroup
+from reo.translation_report import Row
 
 SEGMENT_MIN = 1000
 """How far back at least the destination is read at a time, in offsets."""
@@ -175,7 +175,7 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     except ReoError as error:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
-    print((translated.as_json if as_json else translated.as_text)(group, translation.rows, translation.applied))
+    print((translation_report.as_json if as_json else translation_report.as_text)(group, translation.rows, translation.applied))
     refused += translation.hidden
     for refusal in refused:
         print(f"reo offsets: {refusal}", file=sys.stderr)

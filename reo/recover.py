@@ -29,10 +29,10 @@ from common.records import message_checksum
 from common.routes import Route
 from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset
-from reo import alignment, recovered
+from reo import alignment, recovery_report
 from reo.alignment import Sides
 from reo.comparable import divided
-from reo.recovered import Partition
+from reo.recovery_report import Partition
 
 
 class Recovery:
@@ -196,7 +196,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         print(f"reo recover: {error}", file=sys.stderr)
         return error.exit_code
     for recovery in routes:
-        print((recovered.as_json if as_json else recovered.as_text)(settings.application, recovery.route, recovery.partitions, recovery.applied))
+        print((recovery_report.as_json if as_json else recovery_report.as_text)(settings.application, recovery.route, recovery.partitions, recovery.applied))
     refusals = [*refused, *hidden]
     for refusal in refusals:
         print(f"reo recover: {refusal}", file=sys.stderr)

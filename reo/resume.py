@@ -15,7 +15,7 @@ from common.errors import SettingsInvalid
 from common.positions import FROM_BEGINNING
 from common.routes import Place
 from common.topics import Topic
-from reo.compared import Comparison
+from reo.comparison import Comparison
 
 VERSION = 1
 

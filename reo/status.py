@@ -1,6 +1,6 @@
 """`reo status`: where every partition stands, how fast it moves, and what the clusters tell of the service; from outside, also when nothing runs.
 
-Two looks (`reo.standing`) a second apart give the rates; with `--watch` each further look is compared with the one before. Of the service only its
+Two looks (`reo.snapshot`) a second apart give the rates; with `--watch` each further look is compared with the one before. Of the service only its
 consumer group is seen. Stage one is no member of it: that it lives is seen by what it writes, that it does not is never seen. An
 error that ended a process is nowhere in the clusters; what is there is whether a start would go on (`replicator.choice`). What is not known is called so.
 """
@@ -21,9 +21,9 @@ from common import candidates, epochs, machine, permissions
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
-from reo import lag, shown
-from reo.shown import aligned
-from reo.standing import Lag, Look, Looker
+from reo import lag, output
+from reo.output import aligned
+from reo.snapshot import Lag, Look, Looker
 from replicator import choice
 
 APART_S = 1.0
@@ -141,7 +141,7 @@ def facts(settings: Settings, status: Status) -> dict[str, Any]:
     return {
         "application": settings.application, "stage_one": status.stage_one(machine.time() * 1000), "stage_two": status.stage_two(),
         "progress": status.progress(), "group": {"state": status.members.state, "members": status.members.partitions},
-        "last_error": None, "would_stop": shown.facts(status.stop), "source_undecided": {str(place): offset for place, offset in status.now.held_back.items()},
+        "last_error": None, "would_stop": output.facts(status.stop), "source_undecided": {str(place): offset for place, offset in status.now.held_back.items()},
         "undecided": {str(place): offset for place, offset in status.now.undecided.items()},
         "partitions": [{
             "topic": row.source.topic, "partition": row.source.partition, "source_end": row.source_end, "stage_one_offset": row.written_to,

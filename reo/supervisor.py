@@ -26,8 +26,8 @@ from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import before_start, events, health
-from reo.at_end import AtEnd
+from reo import events, health, startup
+from reo.drain import AtEnd
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -81,7 +81,7 @@ class Supervisor:
     def run(self) -> int:
         """Until told to stop, or an end that a restart does not mend; returns the exit code."""
         try:
-            places = before_start.asked(self.settings, self.stages, self.stopping)
+            places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0
             at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None

@@ -3,8 +3,8 @@
 It knows nothing of frontiers or epochs: it reads what any `read_committed` consumer would read, so it can be believed when the service is wrong. Memory is
 bounded by the clients' fetch queues. What the source has now is the measure: a copy that is still running is reported as incomplete, with how much is
 missing. With `--resume` a comparison goes on where an earlier one was; where retention has taken the first records of one side, it begins with the first that
-both have (`reo.beginnings`); where compaction has taken records, the newest of each key are compared (`reo.newest`). The verdict is of what was compared, and
-says what was not (`reo.unseen`).
+both have (`reo.retention`); where compaction has taken records, the newest of each key are compared (`reo.compacted`). The verdict is of what was compared, and
+says what was not (`reo.not_compared`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from common.kafka_clients import admin
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
-from reo import side_by_side, unseen
+from reo import not_compared, parallel
 from reo.comparable import divided
-from reo.compared import Comparison
+from reo.comparison import Comparison
+from reo.not_compared import Unseen
+from reo.parallel import Pair
 from reo.resume import Memory
-from reo.side_by_side import Pair
-from reo.unseen import Unseen
 
 NOTED_EVERY_S = 5.0
 
@@ -44,7 +44,7 @@ class Verification:
         source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         sources, self.hidden = divided(settings, topics.sources(settings, source_admin, timeout_s))
         copies, partitions = _copies(settings, sources)
-        self.unseen = list(unseen.of_topics(sources, partitions))
+        self.unseen = list(not_compared.of_topics(sources, partitions))
         """What no comparison of partitions sees."""
         self.pairs: list[Pair] = []
         self.total = 0
@@ -78,7 +78,7 @@ class Verification:
             if machine.monotonic() > self._noted_at + NOTED_EVERY_S:
                 self._noted_at = machine.monotonic()
                 self.memory.write()
-        results = side_by_side.compare(self.settings, self.pairs, self.total, reached)
+        results = parallel.compare(self.settings, self.pairs, self.total, reached)
         for result in results:
             self.memory.note(result)
         self.memory.write()
@@ -126,9 +126,9 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         memory.write()
         print(f"reo verify: interrupted{f'; {resume} has how far it was' if resume else ''}", file=sys.stderr)
         return 130
-    verdict = Verdict(results, verification.hidden, [*verification.unseen, *chain.from_iterable(map(unseen.of_partition, results))], known,
+    verdict = Verdict(results, verification.hidden, [*verification.unseen, *chain.from_iterable(map(not_compared.of_partition, results))], known,
                       machine.monotonic() - begun)
-    reasons = [*verification.hidden, *([unseen.nothing(bool(results))] if verdict.exit_code == NothingCompared.exit_code else [])]
+    reasons = [*verification.hidden, *([not_compared.nothing(bool(results))] if verdict.exit_code == NothingCompared.exit_code else [])]
     for reason in reasons:
         print(f"reo verify: {reason}", file=sys.stderr)
     print(verdict.as_json() if as_json else verdict)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from common.errors import CopyDiffers, FrontierLost
 from reo import alignment
 from reo.alignment import Sides, how_far
-from reo.stretch import ends_of
+from reo.sequence_search import ends_of
 
 LETTERS = st.text("abc", max_size=30)
 GAP = 3

@@ -15,8 +15,8 @@ from tests.kafka import Clusters, spread
 from tests.recovering import FIRST, LEAVES_AT_ONCE, PARTITIONS, commits, copied, nobody_is_in, set_back
 from tests.service import settings
 from tests.stage_one import frontiers_are_made
-from tests.test_alike import change
 from tests.test_bad_input import deaf_address
+from tests.test_config_drift import change
 
 Setup = Callable[[Clusters, str], dict[str, str]]
 

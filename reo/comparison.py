@@ -34,7 +34,7 @@ class Comparison:
     """Of the first difference; None where there is no record on that side, or no difference."""
     destination_offset: int | None = None
     begun: tuple[int, int] | None = None
-    """The offsets of the first records that both have, where one side rightly lacks earlier ones (`reo.beginnings`); those are not compared."""
+    """The offsets of the first records that both have, where one side rightly lacks earlier ones (`reo.retention`); those are not compared."""
     cut: bool = False
     """Whether there were, or may have been, records before the first ones that were compared."""
     by_key: bool = False

@@ -25,9 +25,9 @@ from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
 from deduplicator.hot import without_collection
-from reo import compared, newest
-from reo.beginnings import Side, aligned
-from reo.compared import Comparison
+from reo import compacted, comparison
+from reo.comparison import Comparison
+from reo.retention import Side, aligned
 
 WORTH_IT = 200_000
 """Records, below which one process does it."""
@@ -72,18 +72,18 @@ class Sides:
         self._align(pair)
         begins = result.source_next, result.destination_next
 
-        def wanted() -> compared.Batches:
+        def wanted() -> comparison.Batches:
             return positions.batches(source, {pair.source: begins[0]}, SILENCE_S)
 
-        def there() -> compared.Batches:
+        def there() -> comparison.Batches:
             if self.rows is not None:
                 return in_lists(self.rows(pair.destination, begins[1]))
             return positions.batches(destination, {pair.destination: begins[1]}, SILENCE_S)
 
         with closing(wanted()) as left, closing(there()) as right:
-            compared.compare(left, right, result, self.instead_of_zero, progress, places_too=self.rows is not None)
+            comparison.compare(left, right, result, self.instead_of_zero, progress, places_too=self.rows is not None)
         if result.difference and pair.compacted:
-            newest.compare(wanted, there, result, self.instead_of_zero)
+            compacted.compare(wanted, there, result, self.instead_of_zero)
         return result
 
     def _align(self, pair: Pair) -> None:
@@ -113,7 +113,7 @@ class Sides:
         return max(first, first_row), max(first, first_row)
 
 
-def in_lists(rows: Generator[Consumed]) -> compared.Batches:
+def in_lists(rows: Generator[Consumed]) -> comparison.Batches:
     """The same in lists, as `positions.batches` has them."""
     with closing(rows):
         while found := list(islice(rows, LIST)):

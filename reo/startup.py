@@ -24,12 +24,12 @@ TRIES = 5
 TICK_S = 0.05
 
 
-def asked(settings: Settings, stages: Sequence[str], stopping: Stopping) -> list[Place] | None:
+def prepare_clusters(settings: Settings, stages: Sequence[str], stopping: Stopping) -> list[Place] | None:
     """The intermediate partitions, when everything is there that these stages need; None when told to stop before. Raises what the child met."""
     fork = multiprocessing.get_context("fork")
     for _ in range(TRIES):
         ours, theirs = fork.Pipe(duplex=False)
-        child = fork.Process(target=_ask, args=(settings, stages, theirs), daemon=True)
+        child = fork.Process(target=_run_child, args=(settings, stages, theirs), daemon=True)
         child.start()
         theirs.close()
         try:
@@ -52,15 +52,15 @@ def asked(settings: Settings, stages: Sequence[str], stopping: Stopping) -> list
     raise StageFailed(f"the process that asks the clusters before the start has died {TRIES} times: look at what it said, above")
 
 
-def _ask(settings: Settings, stages: Sequence[str], answers: Connection) -> None:
+def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -> None:
     die_with_parent()
     try:
-        answers.send(_places(settings, stages))
+        answers.send(_prepare(settings, stages))
     except Exception as error:  # it is the parent's to raise
         answers.send(error)
 
 
-def _places(settings: Settings, stages: Sequence[str]) -> list[Place]:
+def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
     on = candidates.answering(settings)
     permissions.check(on, *(permissions.OF_STAGE[stage] for stage in stages))
     if "deduplicator" in stages and tables.named(on):

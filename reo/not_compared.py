@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from common.errors import NothingCompared
 from common.routes import Place, Route
 from common.topics import Topic
-from reo.compared import Comparison
+from reo.comparison import Comparison
 
 
 class Unseen(NamedTuple):

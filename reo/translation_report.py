@@ -10,7 +10,7 @@ import orjson
 
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
 from common.routes import Place
-from reo.shown import aligned, facts
+from reo.output import aligned, facts
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from common.frontier import Frontier
 from common.group import Commit
 from common.routes import Route
 from reo.alignment import Found
-from reo.shown import aligned, facts
+from reo.output import aligned, facts
 
 
 @dataclass(slots=True)

@@ -16,9 +16,9 @@ from common.errors import ClusterUnreachable, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.routes import Route
 from common.topic_config import LIMIT, Entries
-from reo.alike import Alike
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
+from reo.config_drift import Alike
 
 DAY_MS = 86_400_000
 BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms")

@@ -1,6 +1,6 @@
 """What an installation is made of: a bill of materials (SBOM) in CycloneDX's form, for scanners that look for known defects.
 
-`python -m reo.materials` lists Debian's packages, Python's, and the JVM's jars, Spark's and the connector's, each with the package URL by which the
+`python -m reo.sbom` lists Debian's packages, Python's, and the JVM's jars, Spark's and the connector's, each with the package URL by which the
 databases of defects know it. The image has it as /opt/reo/sbom.cdx.json. Nothing in it is a time or a random number: the same parts make the same list.
 """
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from common.records import content
-from reo.compared import Batches, Comparison
+from reo.comparison import Batches, Comparison
 
 KEYS_MAX = 500_000
 Reading = Callable[[], Batches]
