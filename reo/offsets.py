@@ -31,8 +31,8 @@ from common.records import Consumed, content
 from common.routes import Place
 from common.settings import Settings
 from reo import translation_report
-from reo.comparable import divided
-from reo.comparison import different
+from reo.comparable import select_comparable
+from reo.comparison import describe_difference
 from reo.foreign_group import OtherGroup
 from reo.translation_report import Row
 
@@ -49,7 +49,7 @@ class Translation:
         self.applied = False
         self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source, settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source, settings.destination))
-        self.sources, self.hidden = divided(settings, topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
+        self.sources, self.not_comparable = select_comparable(settings, topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
         names = [route.destination_topic for route in self.sources]
         self.destinations = topics.look_up(settings.destination, self.destination_admin, names, settings.number("connect_timeout_s"))
         for name in names:
@@ -146,7 +146,7 @@ class Translation:
                 if left is None or right is None:
                     raise CopyDiffers(f"{row.destination}: records came or went while they were compared. Translate again")
                 if content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
-                    raise CopyDiffers(f"{row.destination} is not a copy of what the group has to read: {different(left, right)}. A topic "
+                    raise CopyDiffers(f"{row.destination} is not a copy of what the group has to read: {describe_difference(left, right)}. A topic "
                                       "with cleanup.policy=compact can have lost a record on one side only; otherwise `reo verify` says more")
                 first = right.offset() if first < 0 else first
         return first
@@ -176,7 +176,7 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
     print((translation_report.as_json if as_json else translation_report.as_text)(group, translation.rows, translation.applied))
-    refused += translation.hidden
+    refused += translation.not_comparable
     for refusal in refused:
         print(f"reo offsets: {refusal}", file=sys.stderr)
     return refused[0].exit_code if refused else 0

@@ -1,7 +1,8 @@
-"""Partitions compared beside each other: a process for each processor, since comparing is the processor's work and one process of Python uses one.
+"""Compares several partitions in parallel: one process for each processor, because comparing is bound by the processor and
+one process of Python uses one.
 
-The processes take the next partition when they have done one, tell how far they are now and then, and end with their parent. What little there is to
-compare is compared without them: each takes half a second to start.
+Each process takes the next partition when it has finished one, reports its progress now and then, and ends with its parent.
+A small number of records is compared without these processes, because each takes half a second to start.
 """
 
 from __future__ import annotations
@@ -27,130 +28,131 @@ from common.settings import Settings
 from deduplicator.hot import without_collection
 from reo import compacted, comparison
 from reo.comparison import Comparison
-from reo.retention import Side, aligned
+from reo.retention import PartitionReader, find_common_start
 
-WORTH_IT = 200_000
-"""Records, below which one process does it."""
-SAYS_EVERY_S = 0.25
-LIST = 1000
+PARALLEL_RECORDS_MIN = 200_000
+"""With fewer records one process compares all."""
+PROGRESS_INTERVAL_S = 0.25
+BATCH_RECORDS = 1000
 SILENCE_S = 60.0
-THROUGH_MILLIONS = {"fetch.queue.backoff.ms": 10, "queued.min.messages": 50_000, "queued.max.messages.kbytes": 65_536}
-"""A full queue is looked at again soon; the last is the bound on a reader's memory."""
+BULK_READER_OPTIONS = {"fetch.queue.backoff.ms": 10, "queued.min.messages": 50_000, "queued.max.messages.kbytes": 65_536}
+"""A reader with a full queue fetches again soon; the last option bounds its memory."""
 
 
-class Pair(NamedTuple):
+class PartitionPair(NamedTuple):
     """A source partition, its copy, and where to begin."""
 
     source: Place
     destination: Place
-    begin: Comparison
-    compacted: bool
-    """Whether compaction may have taken records on one side only."""
-    source_cut: bool
+    comparison: Comparison
+    is_compacted: bool
+    """Whether compaction may have removed records on one side only."""
+    source_head_deleted: bool
     """Whether the source's first records were deleted."""
-    copy_cut: bool
-    """Whether the copy may lack the source's first records: its own were deleted, or it did not begin with them."""
+    copy_head_missing: bool
+    """Whether the copy may lack the source's first records: they were deleted from it, or it did not begin with them."""
 
 
-class Sides:
-    """Both readers of one process."""
+class PairComparer:
+    """The readers of both sides, of one process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.clients = [reader(cluster, settings, **THROUGH_MILLIONS) for cluster in (settings.source, settings.destination)]
-        self.rows: Callable[[Place, int], Generator[Consumed]] | None = None
-        """Of the copies, where these are tables."""
+        self.readers = [reader(cluster, settings, **BULK_READER_OPTIONS) for cluster in (settings.source, settings.destination)]
+        self.read_rows: Callable[[Place, int], Generator[Consumed]] | None = None
+        """Reads the copies when these are tables."""
         if tables.named(settings):
-            from reo.table_rows import reading
+            from reo.table_rows import open_tables
 
-            self.rows = reading(settings, ())
-        self.instead_of_zero = tables.zero_timestamp_ms(settings) or 0
+            self.read_rows = open_tables(settings, ())
+        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
 
-    def held(self, pair: Pair, progress: Callable[[Comparison], None]) -> Comparison:
+    def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""
-        result, (source, destination) = pair.begin, self.clients
-        self._align(pair)
-        begins = result.source_next, result.destination_next
+        result, (source, destination) = pair.comparison, self.readers
+        self._set_start(pair)
+        source_begin, destination_begin = result.source_next, result.destination_next
 
-        def wanted() -> comparison.Batches:
-            return positions.batches(source, {pair.source: begins[0]}, SILENCE_S)
+        def read_source() -> comparison.Batches:
+            return positions.batches(source, {pair.source: source_begin}, SILENCE_S)
 
-        def there() -> comparison.Batches:
-            if self.rows is not None:
-                return in_lists(self.rows(pair.destination, begins[1]))
-            return positions.batches(destination, {pair.destination: begins[1]}, SILENCE_S)
+        def read_destination() -> comparison.Batches:
+            if self.read_rows is not None:
+                return in_batches(self.read_rows(pair.destination, destination_begin))
+            return positions.batches(destination, {pair.destination: destination_begin}, SILENCE_S)
 
-        with closing(wanted()) as left, closing(there()) as right:
-            comparison.compare(left, right, result, self.instead_of_zero, progress, places_too=self.rows is not None)
-        if result.difference and pair.compacted:
-            compacted.compare(wanted, there, result, self.instead_of_zero)
+        with closing(read_source()) as left, closing(read_destination()) as right:
+            comparison.compare_in_step(left, right, result, self.zero_timestamp_ms, progress, same_offsets=self.read_rows is not None)
+        if result.difference and pair.is_compacted:
+            compacted.compare_newest(read_source, read_destination, result, self.zero_timestamp_ms)
         return result
 
-    def _align(self, pair: Pair) -> None:
-        """Where one side rightly lacks its first records, begin with the first ones that both have. (A row's offset is the source's.)"""
-        result, (source, destination) = pair.begin, self.clients
-        if result.equal or not (pair.source_cut or pair.copy_cut):
+    def _set_start(self, pair: PartitionPair) -> None:
+        """Where one side legitimately lacks its first records, begin with the first ones that both sides have."""
+        result, (source_reader, destination_reader) = pair.comparison, self.readers
+        if result.equal or not (pair.source_head_deleted or pair.copy_head_missing):
             return
-        result.cut = pair.source_cut
-        left = Side(admin(self.settings.source, self.settings), source, pair.source, self.instead_of_zero)
-        if self.rows is None:
-            result.begun = aligned(left, Side(admin(self.settings.destination, self.settings), destination, pair.destination), pair.source_cut, pair.copy_cut)
+        result.starts_late = pair.source_head_deleted
+        source = PartitionReader(admin(self.settings.source, self.settings), source_reader, pair.source, self.zero_timestamp_ms)
+        if self.read_rows is None:
+            destination = PartitionReader(admin(self.settings.destination, self.settings), destination_reader, pair.destination)
+            result.common_start = find_common_start(source, destination, pair.source_head_deleted, pair.copy_head_missing)
         else:
-            result.begun = self._aligned_rows(pair, left)
-        if result.begun is not None:
-            result.cut = True
-            result.source_next, result.destination_next = result.begun
+            result.common_start = self._find_common_row(pair, source)
+        if result.common_start is not None:
+            result.starts_late = True
+            result.source_next, result.destination_next = result.common_start
 
-    def _aligned_rows(self, pair: Pair, source: Side) -> tuple[int, int] | None:
-        """The same for a table: a row's offset is the source's."""
-        assert self.rows is not None
-        with closing(self.rows(pair.destination, FROM_BEGINNING)) as rows:
+    def _find_common_row(self, pair: PartitionPair, source: PartitionReader) -> tuple[int, int] | None:
+        """As `find_common_start`, for a table: the offset of a row is that of its source record."""
+        assert self.read_rows is not None
+        with closing(self.read_rows(pair.destination, FROM_BEGINNING)) as rows:
             first_row = next((row.offset() for row in rows), None)
-        first, wanted = source.first()
-        first = first if wanted else source.end()
-        if first_row is None or first_row == first or not (pair.copy_cut if first_row > first else pair.source_cut):
+        first_offset, head = source.read_head()
+        first_offset = first_offset if head else source.end_offset()
+        if first_row is None or first_row == first_offset or not (pair.copy_head_missing if first_row > first_offset else pair.source_head_deleted):
             return None
-        return max(first, first_row), max(first, first_row)
+        return max(first_offset, first_row), max(first_offset, first_row)
 
 
-def in_lists(rows: Generator[Consumed]) -> comparison.Batches:
-    """The same in lists, as `positions.batches` has them."""
+def in_batches(rows: Generator[Consumed]) -> comparison.Batches:
+    """The rows in lists, as `positions.batches` yields records."""
     with closing(rows):
-        while found := list(islice(rows, LIST)):
-            yield found
+        while batch := list(islice(rows, BATCH_RECORDS)):
+            yield batch
 
 
-def compare(settings: Settings, pairs: Sequence[Pair], records: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
-    """All pairs, in the order given; `records` is about how many there are. The error of a pair that cannot be read ends all."""
+def compare_pairs(settings: Settings, pairs: Sequence[PartitionPair], records: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
+    """Compare all pairs and return the results in their order; `records` is about how many there are. An error of one pair ends all."""
     processes = min(len(pairs), os.cpu_count() or 1)
-    if processes < 2 or records < WORTH_IT:
-        sides = Sides(settings)
-        return [sides.held(pair, progress) for pair in pairs]
-    found = {result.place: result for result in _beside_each_other(settings, pairs, processes, progress)}
-    return [found[pair.source] for pair in pairs]
+    if processes < 2 or records < PARALLEL_RECORDS_MIN:
+        comparer = PairComparer(settings)
+        return [comparer.compare(pair, progress) for pair in pairs]
+    results = {result.place: result for result in _compare_in_processes(settings, pairs, processes, progress)}
+    return [results[pair.source] for pair in pairs]
 
 
-def _beside_each_other(settings: Settings, pairs: Sequence[Pair], processes: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
-    fresh = multiprocessing.get_context("spawn")  # a forked process would have its parent's clients without their threads
-    tasks, said = fresh.Queue(), fresh.Queue()
+def _compare_in_processes(settings: Settings, pairs: Sequence[PartitionPair], processes: int, progress: Callable[[Comparison], None]) -> list[Comparison]:
+    spawn = multiprocessing.get_context("spawn")  # a forked process would have its parent's clients without their threads
+    tasks, answers = spawn.Queue(), spawn.Queue()
     for task in [*pairs, *[None] * processes]:
         tasks.put(task)
-    workers = [fresh.Process(target=_work, args=(settings.as_environment(), tasks, said), daemon=True) for _ in range(processes)]
+    workers = [spawn.Process(target=_run_worker, args=(settings.as_environment(), tasks, answers), daemon=True) for _ in range(processes)]
     for worker in workers:
         worker.start()
     done: list[Comparison] = []
     try:
         while len(done) < len(pairs):
             try:
-                result, ended = said.get(timeout=1)
+                result, is_done = answers.get(timeout=1)
             except queue.Empty:
                 if not any(worker.is_alive() for worker in workers):
-                    raise StageFailed("a process that compared has died; run it again") from None
+                    raise StageFailed("a process that compares records has died. Run the command again") from None
                 continue
             if isinstance(result, ReoError):
                 raise result
             progress(result)
-            if ended:
+            if is_done:
                 done.append(result)
     finally:
         for worker in workers:
@@ -158,25 +160,25 @@ def _beside_each_other(settings: Settings, pairs: Sequence[Pair], processes: int
     return done
 
 
-def _work(environment: dict[str, str], tasks: Any, said: Any) -> None:
-    """One process: pairs until there are no more."""
+def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
+    """One process: compares pairs until there are no more."""
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and ends this one
-    due = 0.0
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too, and ends this process
+    report_at = 0.0
 
     def progress(result: Comparison) -> None:
-        nonlocal due
-        if machine.monotonic() > due:
-            due = machine.monotonic() + SAYS_EVERY_S
+        nonlocal report_at
+        if machine.monotonic() > report_at:
+            report_at = machine.monotonic() + PROGRESS_INTERVAL_S
             collect()
-            said.put((result, False))
+            answers.put((result, False))
 
     try:
-        sides = Sides(reo_settings.load(environment))
+        comparer = PairComparer(reo_settings.load(environment))
         with without_collection() as collect:
             for pair in iter(tasks.get, None):
-                said.put((sides.held(pair, progress), True))
+                answers.put((comparer.compare(pair, progress), True))
     except ReoError as error:
-        said.put((error, True))
-    said.close()
-    said.join_thread()
+        answers.put((error, True))
+    answers.close()
+    answers.join_thread()

@@ -30,8 +30,8 @@ from common.routes import Route
 from common.settings import Settings
 from deduplicator.start import anchored, first_source_offset
 from reo import alignment, recovery_report
-from reo.alignment import Sides
-from reo.comparable import divided
+from reo.alignment import AlignmentInput
+from reo.comparable import select_comparable
 from reo.recovery_report import Partition
 
 
@@ -67,7 +67,7 @@ class Recovery:
         self.identity = self._copied_identity()
         for row in self.partitions:
             try:
-                row.found = alignment.how_far(self._sides(row.partition, counted))
+                row.found = alignment.find_last_copied(self._sides(row.partition, counted))
                 row.source_offset = self._copied_up_to(row, row.found) if row.found else self._nothing_copied(row, ends[row.partition], counted)
                 if not self._confirmed(row, ends[row.partition]):
                     known = row.found.destination_offset if row.found else ends[row.partition] - 1
@@ -111,12 +111,12 @@ class Recovery:
                 raise HangingTransaction(f"a transaction on {place} is undecided from offset {stable[place]} on. {self.group.to_abort(place)}")
         return {place.partition: end for place, end in ends.items()}
 
-    def _sides(self, partition: int, counted: int) -> Sides:
+    def _sides(self, partition: int, counted: int) -> AlignmentInput:
         """Every reading begins at the same offset: when retention takes that meanwhile, it is an error, and not another alignment."""
         source, destination = self.route.source(partition), self.route.destination(partition)
         source_begin = positions.beginnings(self.source_admin, [source])
         destination_begin = positions.beginnings(self.destination_admin, [destination])
-        return Sides(
+        return AlignmentInput(
             str(destination),
             lambda: positions.visible(self.source_reader, source_begin),
             lambda: positions.visible(self.destination_reader, destination_begin),
@@ -134,7 +134,7 @@ class Recovery:
                                "begun yet, or to earliest")
         return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
 
-    def _copied_up_to(self, row: Partition, found: alignment.Found) -> int:
+    def _copied_up_to(self, row: Partition, found: alignment.LastCopied) -> int:
         """The last copied record's offset, or how far the group's frontier says that nothing follows it."""
         kept = row.frontier if row.frontier and self._speaks_of_this_copy(row.frontier) else None
         if kept and kept.last_record and kept.last_record.source_offset == found.source_offset:
@@ -182,7 +182,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
                       "repeated from there: when that was lost or reset, stop the service, delete the group, and start again")
         settings = candidates.answering(settings)
         permissions.check(settings, "recover --apply" if apply else "recover")
-        sources, hidden = divided(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
+        sources, not_comparable = select_comparable(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:
             Group(settings, admin(settings.destination, settings)).check_stopped()
@@ -197,7 +197,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         return error.exit_code
     for recovery in routes:
         print((recovery_report.as_json if as_json else recovery_report.as_text)(settings.application, recovery.route, recovery.partitions, recovery.applied))
-    refusals = [*refused, *hidden]
+    refusals = [*refused, *not_comparable]
     for refusal in refusals:
         print(f"reo recover: {refusal}", file=sys.stderr)
     return refusals[0].exit_code if refusals else 0

@@ -15,7 +15,7 @@ from common.errors import CopyDiffers, FrontierLost
 from common.frontier import Frontier
 from common.group import Commit
 from common.routes import Route
-from reo.alignment import Found
+from reo.alignment import LastCopied
 from reo.output import aligned, facts
 
 
@@ -29,7 +29,7 @@ class Partition:
     """In the commit, if it is one of ours."""
     unreadable: str = ""
     """Why it is not."""
-    found: Found | None = None
+    found: LastCopied | None = None
     """None when nothing was copied, or `refused` says why not."""
     source_offset: int | None = None
     """The frontier by the data."""

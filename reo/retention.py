@@ -1,11 +1,15 @@
-"""Where two partitions begin alike: retention takes the first records of each side when it likes, and a copy need not begin with the source's first record.
+"""Where two partitions begin alike: retention deletes the first records of each side independently, and `source.start` may
+let a copy begin after the source's first record.
 
-What a copy lacks at its beginning is no difference where records were deleted from there, or where `source.start` says that it began later; what it has
-more at its beginning is none where the source's were deleted. So there the first records of the side that begins later are looked for on the other side,
-and the comparison begins with them. Everywhere else, and where they are not found, it begins with the first record of both: what is missing is missing.
+Records that the copy lacks at its beginning are no difference when they were deleted from the copy, or when `source.start`
+lets the copy begin later. Records that the copy has in addition at its beginning are no difference when the source's were
+deleted. In these cases the first records of the side that begins later are searched on the other side, and the comparison
+begins with them. In all other cases, and when they are not found, it begins with the first record of both sides: what is
+missing is a difference.
 
-The first STRETCH records are looked for, all of them in a row, and the first place where they stand is taken. Records that repeat in that way, down to their
-timestamps, can stand in more than one place: then what is reported as equal is equal, but of how much was before it nothing is said.
+The first HEAD_RECORDS records are searched, as one sequence, and the first match counts. Records that repeat in that way,
+with the same timestamps, can match at more than one offset: then what is reported as equal is equal, but how much was
+before it is not known.
 """
 
 from __future__ import annotations
@@ -22,69 +26,70 @@ from common.positions import FROM_BEGINNING, visible
 from common.records import content
 from common.routes import Place
 
-STRETCH = 100
+HEAD_RECORDS = 100
 SILENCE_S = 60.0
 Content = tuple[object, ...]
 
 
-class Side:
-    """One partition, and how its records are told from others; `instead_of_zero` is what is written at the destination for a timestamp of 0."""
+class PartitionReader:
+    """Reads one partition; `zero_timestamp_ms` is what the copy has for a timestamp of 0."""
 
-    def __init__(self, client: AdminClient, reader: Consumer, place: Place, instead_of_zero: int = 0) -> None:
+    def __init__(self, client: AdminClient, reader: Consumer, place: Place, zero_timestamp_ms: int = 0) -> None:
         self.client = client
         self.reader = reader
         self.place = place
-        self.instead_of_zero = instead_of_zero
+        self.zero_timestamp_ms = zero_timestamp_ms
 
-    def first(self) -> tuple[int, list[Content]]:
-        """The offset of the first visible record, and what the first STRETCH records are; nothing where there is none."""
+    def read_head(self) -> tuple[int, list[Content]]:
+        """The offset of the first visible record, and the contents of the first HEAD_RECORDS records; empty when there are none."""
         with closing(visible(self.reader, {self.place: FROM_BEGINNING}, SILENCE_S)) as records:
-            found = list(islice(records, STRETCH))
-        return found[0].offset() if found else FROM_BEGINNING, [content(message, self.instead_of_zero) for message in found]
+            head = list(islice(records, HEAD_RECORDS))
+        return head[0].offset() if head else FROM_BEGINNING, [content(message, self.zero_timestamp_ms) for message in head]
 
-    def where(self, stretch: Sequence[Content]) -> int | None:
-        """The offset from which on these records stand here: the first place of those where most of them do, and none when not even the first does.
+    def find_sequence(self, sequence: Sequence[Content]) -> int | None:
+        """The offset at which this sequence of records begins here: the first of the longest matches; None when not even the first record matches.
 
-        Where not all of them do, this side ends there, or differs there, and the comparison will say so.
+        When the match is not complete, this partition ends or differs there, and the comparison reports it.
         """
-        begun: list[tuple[int, int]] = []  # how many of them stand at a place so far, and its offset; the first of these has most
-        best, place = 0, None
-        with closing(visible(self.reader, {self.place: self._not_before(stretch[0])}, SILENCE_S)) as records:
+        matches: list[tuple[int, int]] = []  # length so far and first offset of each open match; the first one is the longest
+        longest, first_offset = 0, None
+        with closing(visible(self.reader, {self.place: self._offset_not_after(sequence[0])}, SILENCE_S)) as records:
             for message in records:
-                here = content(message, self.instead_of_zero)
-                begun = [(stood + 1, offset) for stood, offset in begun if stretch[stood] == here]
-                if here == stretch[0]:
-                    begun.append((1, message.offset()))
-                if begun and begun[0][0] > best:
-                    best, place = begun[0]
-                if best == len(stretch):
+                record = content(message, self.zero_timestamp_ms)
+                matches = [(length + 1, offset) for length, offset in matches if sequence[length] == record]
+                if record == sequence[0]:
+                    matches.append((1, message.offset()))
+                if matches and matches[0][0] > longest:
+                    longest, first_offset = matches[0]
+                if longest == len(sequence):
                     break
-        return place
+        return first_offset
 
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The offset behind the last record."""
         return positions.ends(self.client, [self.place])[self.place]
 
-    def _not_before(self, first: Content) -> int:
-        """An offset that a record with this timestamp cannot be before: a broker knows the first one with this or a later timestamp (KIP-79)."""
-        *_, timestamp_ms = first
-        if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may have become 1, and what is negative asks for something else
+    def _offset_not_after(self, record: Content) -> int:
+        """An offset before which this record cannot be: a broker tells the first offset with this timestamp or a later one (KIP-79)."""
+        *_, timestamp_ms = record
+        if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may be 1 in the copy, and a negative one has a special meaning
             return FROM_BEGINNING
         return positions.listed(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
 
 
-def aligned(source: Side, destination: Side, source_cut: bool, copy_cut: bool) -> tuple[int, int] | None:
-    """The offsets of the first records that both have; None when the comparison begins with the first ones.
+def find_common_start(source: PartitionReader, destination: PartitionReader, source_head_deleted: bool, copy_head_missing: bool) -> tuple[int, int] | None:
+    """The offsets of the first records that both sides have; None when the comparison begins with the first record of each side.
 
-    `source_cut`: the source's first records were deleted; `copy_cut`: the copy's were, or it did not begin with the source's first.
+    `source_head_deleted`: the source's first records were deleted. `copy_head_missing`: the copy's first records were
+    deleted, or the copy did not begin with the source's first record.
     """
-    (source_first, wanted), (destination_first, there) = source.first(), destination.first()
-    if not wanted and source_cut:
-        return source.end(), destination.end()
-    if not wanted or not there or all(left == right for left, right in zip(wanted, there, strict=False)):
+    (source_first, source_head), (destination_first, destination_head) = source.read_head(), destination.read_head()
+    if not source_head and source_head_deleted:
+        return source.end_offset(), destination.end_offset()
+    if not source_head or not destination_head or all(left == right for left, right in zip(source_head, destination_head, strict=False)):
         return None
-    if copy_cut and (found := source.where(there)) is not None:
-        return found, destination_first
-    if source_cut and (found := destination.where(wanted)) is not None:
-        return source_first, found
+    if copy_head_missing and (source_offset := source.find_sequence(destination_head)) is not None:
+        return source_offset, destination_first
+    if source_head_deleted and (destination_offset := destination.find_sequence(source_head)) is not None:
+        return source_first, destination_offset
     return None

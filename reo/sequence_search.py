@@ -1,6 +1,6 @@
-"""Where a stretch of elements stands in a stream: every place, each element of the stream looked at once, memory for the stretch only.
+"""Finds a sequence of elements in a stream: every match, each element of the stream read once, memory for the sequence only.
 
-`reo.alignment` feeds it hashes of records. Among equal records a stretch stands in many places; finding all of them is the point.
+`reo.alignment` searches sequences of record hashes. Among equal records a sequence matches at many offsets, and all of these are needed.
 """
 
 from __future__ import annotations
@@ -8,51 +8,51 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-class Search:
-    """Knuth, Morris and Pratt: whether a pattern ends at the element fed last, each element looked at once."""
+class SequenceSearch:
+    """The algorithm of Knuth, Morris and Pratt: whether a pattern ends at the last element, with each element read once."""
 
     def __init__(self, pattern: Sequence[int]) -> None:
         self.pattern = list(pattern)
-        self.falls = [0, 0]
-        """How much of the pattern still fits when its first n elements did and the next does not."""
-        self.state = 0
+        self.fallbacks = [0, 0]
+        """How many elements of the pattern still match when its first n elements matched and the next one does not."""
+        self.matched = 0
         for element in self.pattern[1:]:
-            self.falls.append(self._next(self.falls[-1], element))
+            self.fallbacks.append(self._next(self.fallbacks[-1], element))
 
-    def _next(self, state: int, element: int) -> int:
-        while state and (state == len(self.pattern) or self.pattern[state] != element):
-            state = self.falls[state]
-        return state + (self.pattern[state] == element)
+    def _next(self, matched: int, element: int) -> int:
+        while matched and (matched == len(self.pattern) or self.pattern[matched] != element):
+            matched = self.fallbacks[matched]
+        return matched + (self.pattern[matched] == element)
 
     def feed(self, element: int) -> bool:
-        """Whether the pattern ends here."""
-        self.state = self._next(self.state, element)
-        return self.state == len(self.pattern)
+        """Take the next element; returns whether the pattern ends with it."""
+        self.matched = self._next(self.matched, element)
+        return self.matched == len(self.pattern)
 
 
-def ends_of(source: Iterable[int], stretch: Sequence[int], begun_within: bool, most: int) -> list[int]:
-    """After how many source elements the stretch ends, ascending, at most `most`. With `begun_within` the source may begin in the middle of it."""
-    search = Search(stretch)
+def find_ends(source: Iterable[int], sequence: Sequence[int], starts_within: bool, ends_max: int) -> list[int]:
+    """After how many source elements the sequence ends, ascending, at most `ends_max`. With `starts_within` the source may begin inside the sequence."""
+    search = SequenceSearch(sequence)
     head: list[int] = []
-    found: list[int] = []
+    ends: list[int] = []
     for number, element in enumerate(source, 1):
-        if begun_within and number < len(stretch):
+        if starts_within and number < len(sequence):
             head.append(element)
-        if search.feed(element) and len(found) < most:
-            found.append(number)
-    return (_overlaps(head, stretch, most) + found)[:most]
+        if search.feed(element) and len(ends) < ends_max:
+            ends.append(number)
+    return (_find_overlaps(head, sequence, ends_max) + ends)[:ends_max]
 
 
-def _overlaps(head: Sequence[int], stretch: Sequence[int], most: int) -> list[int]:
-    """Every length at which the beginning of `head` is the end of the stretch, the longest first where there are more than `most`."""
+def _find_overlaps(head: Sequence[int], sequence: Sequence[int], ends_max: int) -> list[int]:
+    """Each length for which the beginning of `head` is the end of the sequence; the longest ones when there are more than `ends_max`."""
     if not head:
         return []
-    search = Search(head)
-    for element in stretch:
+    search = SequenceSearch(head)
+    for element in sequence:
         search.feed(element)
-    found: list[int] = []
-    length = search.state
-    while length and len(found) < most:
-        found.append(length)
-        length = search.falls[length]
-    return sorted(found)
+    lengths: list[int] = []
+    length = search.matched
+    while length and len(lengths) < ends_max:
+        lengths.append(length)
+        length = search.fallbacks[length]
+    return sorted(lengths)
