@@ -18,7 +18,7 @@ from common.errors import SettingsInvalid
 from common.settings import Settings
 from common.settings_table import SETTINGS
 from reo import relay_import
-from reo.output import aligned
+from reo.output import align_columns
 from reo.relay_import import Imported
 
 SECRET = "(secret)"  # noqa: S105  (what is shown instead of one)
@@ -56,7 +56,7 @@ def show(settings: Settings, as_json: bool) -> int:
     if as_json:
         print(orjson.dumps({row.name: {"value": row.value, "given_by": row.given_by} for row in found}).decode())
         return 0
-    print("\n".join(aligned([(row.name, str(row.value).lower() if isinstance(row.value, bool) else str(row.value), row.given_by) for row in found])))
+    print("\n".join(align_columns([(row.name, str(row.value).lower() if isinstance(row.value, bool) else str(row.value), row.given_by) for row in found])))
     return 0
 
 

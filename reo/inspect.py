@@ -21,7 +21,7 @@ from common.read_up_to import ReadUpTo
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
-from reo.output import aligned
+from reo.output import align_columns
 
 HEAD = ("intermediate", "offset", "source offset", "epoch", "batch", "sequence", "timestamp", "key", "value")
 KEY_MAX = 24
@@ -66,7 +66,7 @@ def _row(message: Consumed) -> dict[str, Any]:
 
 def as_text(found: list[dict[str, Any]]) -> str:
     """A table."""
-    return "\n".join(aligned([HEAD, *map(_cells, found)]))
+    return "\n".join(align_columns([HEAD, *map(_cells, found)]))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the commands print alike: a table for people, a refusal for programs."""
+"""What several commands print: a table for people, an error for programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from common.errors import ReoError
 
 
-def aligned(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> list[str]:
-    """Rows of as many cells each, as lines with the columns below one another; from column `numbers_from` on they are put to the right."""
+def align_columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> list[str]:
+    """The rows as lines with aligned columns. All rows have equally many cells; columns from `numbers_from` on are aligned to the right."""
     table = list(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    sides = [str.ljust if numbers_from is None or column < numbers_from else str.rjust for column in range(len(widths))]
-    return ["  ".join(side(cell, width) for side, cell, width in zip(sides, row, widths, strict=True)).rstrip() for row in table]
+    justify = [str.ljust if numbers_from is None or column < numbers_from else str.rjust for column in range(len(widths))]
+    return ["  ".join(align(cell, width) for align, cell, width in zip(justify, row, widths, strict=True)).rstrip() for row in table]
 
 
-def facts(refused: ReoError | None) -> dict[str, Any] | None:
-    """For JSON: which error it is, the exit code that it ends a command with, and its text."""
-    return None if refused is None else {"error": type(refused).__name__, "exit_code": refused.exit_code, "message": str(refused)}
+def error_to_dict(error: ReoError | None) -> dict[str, Any] | None:
+    """For JSON: the class of the error, the exit code with which it ends a command, and its message."""
+    return None if error is None else {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error)}

@@ -16,7 +16,7 @@ from common.frontier import Frontier
 from common.group import Commit
 from common.routes import Route
 from reo.alignment import LastCopied
-from reo.output import aligned, facts
+from reo.output import align_columns, error_to_dict
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Partition:
         epoch = f", epoch {self.write.rule.epoch}" if self.write.rule.epoch else ", a raised epoch"
         return f"source offset {self.write.rule.frontier}{epoch}"
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         group = self.commit and {
             "intermediate_offset": self.commit.intermediate_offset, "unreadable": self.unreadable or None,
@@ -68,14 +68,14 @@ class Partition:
             "source_offset": self.source_offset, "destination_offset": self.found and self.found.destination_offset,
             "records": self.found.records if self.found else 0, "compared": self.found.compared if self.found else 0}
         return {"partition": self.partition, "group": group, "data": data, "write": self.write and orjson.loads(self.write.encode()),
-                "refused": facts(self.refused)}
+                "refused": error_to_dict(self.refused)}
 
 
 def as_json(group: str, route: Route, partitions: Sequence[Partition], applied: bool) -> str:
     """One object."""
     return orjson.dumps({
         "group": group, "intermediate_topic": route.intermediate_topic, "source_topic": route.source_topic,
-        "destination_topic": route.destination_topic, "applied": applied, "partitions": [row.facts() for row in partitions]}).decode()
+        "destination_topic": route.destination_topic, "applied": applied, "partitions": [row.to_dict() for row in partitions]}).decode()
 
 
 def as_text(group: str, route: Route, partitions: Sequence[Partition], applied: bool) -> str:
@@ -88,4 +88,4 @@ def as_text(group: str, route: Route, partitions: Sequence[Partition], applied: 
         end = "the data confirms the group's frontiers: there is nothing to recover"
     else:
         end = "committed; start the service" if applied else "nothing was changed; stop the service and run it again with --apply to commit this"
-    return "\n".join([f"group {group} on {route.intermediate_topic}: {route.source_topic} → {route.destination_topic}", *aligned(rows), end])
+    return "\n".join([f"group {group} on {route.intermediate_topic}: {route.source_topic} → {route.destination_topic}", *align_columns(rows), end])

@@ -10,7 +10,7 @@ import orjson
 
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable
 from common.routes import Place
-from reo.output import aligned, facts
+from reo.output import align_columns, error_to_dict
 
 
 @dataclass(slots=True)
@@ -41,16 +41,16 @@ class Row:
             return "nothing: it is there already" if self.now == self.destination_offset else "nothing: it is further already"
         return f"offset {self.destination_offset}"
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"source_topic": self.source.topic, "destination_topic": self.destination.topic, "partition": self.source.partition,
                 "source_offset": self.source_offset, "destination_offset": self.destination_offset,
-                "destination_offset_before": self.now, "moves": self.moves, "refused": facts(self.refused)}
+                "destination_offset_before": self.now, "moves": self.moves, "refused": error_to_dict(self.refused)}
 
 
 def as_json(group: str, rows: Sequence[Row], applied: bool) -> str:
     """One object."""
-    return orjson.dumps({"group": group, "applied": applied, "partitions": [row.facts() for row in rows]}).decode()
+    return orjson.dumps({"group": group, "applied": applied, "partitions": [row.to_dict() for row in rows]}).decode()
 
 
 def as_text(group: str, rows: Sequence[Row], applied: bool) -> str:
@@ -64,7 +64,7 @@ def as_text(group: str, rows: Sequence[Row], applied: bool) -> str:
         end = "there is nothing to commit"
     else:
         end = "committed; start the consumers at the destination" if applied else "nothing was changed; run it again with --apply to commit this"
-    return "\n".join([f"group {group}", *aligned(table), end])
+    return "\n".join([f"group {group}", *align_columns(table), end])
 
 
 def _shown(offset: int | None) -> str:

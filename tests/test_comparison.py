@@ -85,9 +85,9 @@ def test_going_on_where_it_was(clusters: Clusters, topic: str, tmp_path: Path) -
     assert f"({2 * RECORDS - 1} more were compared before): exact" in text
     clusters.destination.delete(topic)
     clusters.destination.create(topic, PARTITIONS)
-    assert "of another copy of it" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+    assert "or its copy was recreated" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
     file.write_text("[]")
-    assert "cannot be read as what reo verify writes" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+    assert "is not a file that reo verify has written" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
 
 
 def test_what_was_compared_is_not_read_again(clusters: Clusters, topic: str, tmp_path: Path) -> None:

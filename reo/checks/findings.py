@@ -31,7 +31,7 @@ class Finding:
     exit_code: int = 0
     error: str = ""
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"level": self.level, "about": self.about, "seen": self.seen, "to_do": self.to_do or None, "error": self.error or None,
                 "exit_code": self.exit_code}
@@ -65,7 +65,7 @@ def counted(findings: Sequence[Finding], level: Level) -> int:
 def as_json(findings: Sequence[Finding]) -> str:
     """One object."""
     return orjson.dumps({"exit_code": exit_code(findings), "errors": counted(findings, "error"), "warnings": counted(findings, "warning"),
-                         "findings": [finding.facts() for finding in findings]}).decode()
+                         "findings": [finding.to_dict() for finding in findings]}).decode()
 
 
 def say(findings: Sequence[Finding], console: Console) -> None:
