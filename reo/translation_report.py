@@ -1,4 +1,4 @@
-"""What `reo offsets translate` knows of one partition, and how it says that: a table for people, JSON for programs."""
+"""The report of `reo offsets translate`, per partition: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ from reo.output import align_columns, error_to_dict
 
 
 @dataclass(slots=True)
-class Row:
+class TranslatedPartition:
     """One partition: the group's offset at the source, at the destination, and the translated one."""
 
     source: Place
     destination: Place
     source_offset: int | None
     """What the group reads next at the source; None when it has committed nothing."""
-    now: int | None
+    committed_offset: int | None
     """The same at the destination, before anything is changed."""
     destination_offset: int | None = None
-    refused: CopyDiffers | FrontierLost | OffsetUntranslatable | None = None
+    refusal: CopyDiffers | FrontierLost | OffsetUntranslatable | None = None
 
     @property
     def moves(self) -> bool:
-        """Whether a commit is wanted: a group is never moved back."""
-        return self.destination_offset is not None and (self.now is None or self.destination_offset > self.now)
+        """Whether to commit the translated offset: a group is never moved back."""
+        return self.destination_offset is not None and (self.committed_offset is None or self.destination_offset > self.committed_offset)
 
-    def follows(self) -> str:
-        """In words."""
-        if self.refused:
-            return f"refused ({type(self.refused).__name__})"
+    def describe_commit(self) -> str:
+        """For people."""
+        if self.refusal:
+            return f"refused ({type(self.refusal).__name__})"
         if self.destination_offset is None:
             return "nothing: no offset at the source"
         if not self.moves:
-            return "nothing: it is there already" if self.now == self.destination_offset else "nothing: it is further already"
+            return "nothing: already at this offset" if self.committed_offset == self.destination_offset else "nothing: already further"
         return f"offset {self.destination_offset}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"source_topic": self.source.topic, "destination_topic": self.destination.topic, "partition": self.source.partition,
                 "source_offset": self.source_offset, "destination_offset": self.destination_offset,
-                "destination_offset_before": self.now, "moves": self.moves, "refused": error_to_dict(self.refused)}
+                "destination_offset_before": self.committed_offset, "moves": self.moves, "refused": error_to_dict(self.refusal)}
 
 
-def as_json(group: str, rows: Sequence[Row], applied: bool) -> str:
+def as_json(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """One object."""
     return orjson.dumps({"group": group, "applied": applied, "partitions": [row.to_dict() for row in rows]}).decode()
 
 
-def as_text(group: str, rows: Sequence[Row], applied: bool) -> str:
+def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """A table, and what to do next."""
-    table = [("source", "stands at", "destination", "stands at", "the same place", "committed" if applied else "to be committed"),
-             *((str(row.source), _shown(row.source_offset), str(row.destination), _shown(row.now), _shown(row.destination_offset), row.follows())
-               for row in rows)]
-    if any(row.refused for row in rows):
-        end = "nothing was committed: a partition was refused"
+    table = [("source", "offset", "destination", "offset", "translated", "committed" if applied else "to be committed"),
+             *((str(row.source), _format_offset(row.source_offset), str(row.destination), _format_offset(row.committed_offset),
+                _format_offset(row.destination_offset), row.describe_commit()) for row in rows)]
+    if any(row.refusal for row in rows):
+        conclusion = "nothing was committed: a partition was refused"
     elif not any(row.moves for row in rows):
-        end = "there is nothing to commit"
+        conclusion = "there is nothing to commit"
     else:
-        end = "committed; start the consumers at the destination" if applied else "nothing was changed; run it again with --apply to commit this"
-    return "\n".join([f"group {group}", *align_columns(table), end])
+        conclusion = "committed; start the consumers at the destination" if applied else "nothing was changed; run it again with --apply to commit this"
+    return "\n".join([f"group {group}", *align_columns(table), conclusion])
 
 
-def _shown(offset: int | None) -> str:
+def _format_offset(offset: int | None) -> str:
     return "-" if offset is None else str(offset)
