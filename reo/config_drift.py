@@ -24,7 +24,7 @@ from common.topic_config import LIMIT, Entries
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Difference:
     """One thing that is not the same: what it is, what it will be (None: it stays), and why."""
 
     topic: str
@@ -39,7 +39,7 @@ class Row:
         return f"{self.topic}: {self.what}: {follows} ({self.why})"
 
 
-class Alike:
+class ConfigDrift:
     """The topics of all routes, looked at when made."""
 
     def __init__(self, settings: Settings) -> None:
@@ -49,7 +49,7 @@ class Alike:
         sources = topics.sources(settings, source_admin, timeout_s)
         names = topics.written_topics(settings, sources)
         self.existing = topics.look_up(settings.destination, self.destination_admin, names, timeout_s)
-        self.rows: list[Row] = []
+        self.differences: list[Difference] = []
         seen: set[str] = set()
         for route, source in sources.items():
             there = topics.all_config(source_admin, settings.source, source.name)
@@ -58,24 +58,24 @@ class Alike:
                 count = mapping.least_partitions if route.destination_topic in self.existing else mapping.partitions_to_make
                 wanted = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
                              if other.destination_topic == route.destination_topic)
-                self.rows += self._of(route.destination_topic, wanted, there, _destination)
-            self.rows += self._of(route.intermediate_topic, source.partitions, there, _intermediate)
+                self.differences += self._of(route.destination_topic, wanted, there, _destination)
+            self.differences += self._of(route.intermediate_topic, source.partitions, there, _intermediate)
 
     def apply(self) -> None:
         """Change the configurations, then make or extend the topics, as a start does."""
         changes: dict[str, dict[str, str]] = {}
-        for row in self.rows:
+        for row in self.differences:
             if row.then is not None and row.what not in ("topic", "partitions"):
                 changes.setdefault(row.topic, {})[row.what] = row.then
         for name, wanted in changes.items():
             self._set(name, wanted)
         topics.prepare(self.settings)
 
-    def _of(self, name: str, partitions: int, there: Entries, compare: Callable[[str, Entries, Entries], list[Row]]) -> list[Row]:
+    def _of(self, name: str, partitions: int, there: Entries, compare: Callable[[str, Entries, Entries], list[Difference]]) -> list[Difference]:
         found = self.existing.get(name)
         if found is None:
-            return [Row(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
-        rows = [] if found.partitions >= partitions else [Row(name, "partitions", str(found.partitions), str(partitions), "the source has them")]
+            return [Difference(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
+        rows = [] if found.partitions >= partitions else [Difference(name, "partitions", str(found.partitions), str(partitions), "the source has them")]
         return rows + compare(name, there, topics.all_config(self.destination_admin, self.settings.destination, name))
 
     def _set(self, name: str, changes: dict[str, str]) -> None:
@@ -90,29 +90,29 @@ class Alike:
             raise type(failed)(f"{failed}; wanted: {', '.join(f'{what}={value}' for what, value in changes.items())}") from None
 
 
-def _destination(name: str, there: Entries, here: Entries) -> list[Row]:
+def _destination(name: str, there: Entries, here: Entries) -> list[Difference]:
     """A destination topic against its source topic."""
     wanted, refused, at_source = topic_config.for_copy(there, here), topic_config.refused(there, here), topic_config.own(there)
     rows = []
     for what, value in wanted.items():
         now = str(here[what].value)
         if what == LIMIT and int(now) > int(value):
-            rows.append(Row(name, what, now, None, f"the source has {value} now; larger records may be there from before"))
+            rows.append(Difference(name, what, now, None, f"the source has {value} now; larger records may be there from before"))
         elif now != value:
-            rows.append(Row(name, what, now, value, topic_config.NOT_OVER.get(what, "as the source topic")))
-    rows += [Row(name, what, str(here[what].value) if what in here else "unknown", None, f"the source topic has {at_source[what]}: {why}")
+            rows.append(Difference(name, what, now, value, topic_config.NOT_OVER.get(what, "as the source topic")))
+    rows += [Difference(name, what, str(here[what].value) if what in here else "unknown", None, f"the source topic has {at_source[what]}: {why}")
              for what, why in refused.items() if what not in wanted]
     alone = {what: value for what, value in topic_config.own(here).items() if what not in wanted and what not in at_source}
-    return rows + [Row(name, what, value, None, "set here only") for what, value in alone.items()]
+    return rows + [Difference(name, what, value, None, "set here only") for what, value in alone.items()]
 
 
-def _intermediate(name: str, there: Entries, here: Entries) -> list[Row]:
+def _intermediate(name: str, there: Entries, here: Entries) -> list[Difference]:
     """An intermediate topic against what reo makes."""
     rows = []
     for what, value in topic_config.for_intermediate(there).items():
         now = str(here[what].value)
         if what != "message.timestamp.type" and now != value and not (what == LIMIT and int(now) > int(value)):
-            rows.append(Row(name, what, now, value, "as reo makes it"))
+            rows.append(Difference(name, what, now, value, "as reo makes it"))
     return rows
 
 
@@ -121,20 +121,20 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
     try:
         tables.refuse(settings, "reo topics", "there is no destination topic")
         permissions.check(settings, "topics --apply" if apply else "topics")
-        found = Alike(settings)
-        changes = [row for row in found.rows if row.then is not None]
+        found = ConfigDrift(settings)
+        changes = [row for row in found.differences if row.then is not None]
         if apply and changes:
             found.apply()
-            left = [row for row in Alike(settings).rows if row.then is not None]
+            left = [row for row in ConfigDrift(settings).differences if row.then is not None]
             if left:
                 raise TopicsUnfit(f"after the change this is still not alike: {'; '.join(map(str, left))}")
     except ReoError as error:
         print(f"reo topics: {error}", file=sys.stderr)
         return error.exit_code
     if as_json:
-        print(orjson.dumps({"applied": apply and bool(changes), "rows": [asdict(row) for row in found.rows]}).decode())
+        print(orjson.dumps({"applied": apply and bool(changes), "rows": [asdict(row) for row in found.differences]}).decode())
         return 0
-    for row in found.rows:
+    for row in found.differences:
         print(row)
     if not changes:
         print("destination and intermediate topic are made as the source topic is")
