@@ -19,12 +19,12 @@ from common.settings import Settings
 from common.settings_table import SETTINGS
 from reo import relay_import
 from reo.output import align_columns
-from reo.relay_import import Imported
+from reo.relay_import import ImportedSettings
 
 SECRET = "(secret)"  # noqa: S105  (what is shown instead of one)
 
 
-class Shown(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting: its dotted name, its value as shown, and what gave it."""
 
     name: str
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
     given_by: str
 
 
-def rows(settings: Settings) -> Iterator[Shown]:
+def list_settings(settings: Settings) -> Iterator[SettingRow]:
     """All settings in the order of the reference; each raw option is one."""
     follows = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance}
     if settings.source_topic:
@@ -41,18 +41,18 @@ def rows(settings: Settings) -> Iterator[Shown]:
         if setting.kind == "options":
             for option, text in sorted(settings.options(setting.name).items()):
                 name = f"{setting.name}.{option}"
-                yield Shown(name, client_options.shown(option, text), settings.given_by[name])
+                yield SettingRow(name, client_options.shown(option, text), settings.given_by[name])
             continue
         value: Any = settings.values[setting.name]
         if setting.kind == "secret" and value:
             value = SECRET
         default = "default" if value != "" or setting.name not in follows else "default, follows from others"
-        yield Shown(setting.name, follows.get(setting.name, value) if value == "" else value, settings.given_by.get(setting.name, default))
+        yield SettingRow(setting.name, follows.get(setting.name, value) if value == "" else value, settings.given_by.get(setting.name, default))
 
 
-def show(settings: Settings, as_json: bool) -> int:
+def show_settings(settings: Settings, as_json: bool) -> int:
     """The sub-command; wrong settings have been refused before."""
-    found = list(rows(settings))
+    found = list(list_settings(settings))
     if as_json:
         print(orjson.dumps({row.name: {"value": row.value, "given_by": row.given_by} for row in found}).decode())
         return 0
@@ -69,15 +69,15 @@ def import_relay(files: Sequence[str], with_secrets: bool) -> int:
         except (OSError, ValueError) as wrong:  # tomllib's and Unicode's errors are ValueErrors
             print(f"reo config import: {file}: {wrong}", file=sys.stderr)
             return SettingsInvalid.exit_code
-    found = relay_import.imported(relay_import.merged(trees), with_secrets)
-    _topics(found)
-    print(as_toml(found))
+    found = relay_import.import_settings(relay_import.merge_tables(trees), with_secrets)
+    _add_topics(found)
+    print(format_toml(found))
     for key, why in found.notes:
         print(f"reo config import: {key}: {why}", file=sys.stderr)
     return 0
 
 
-def _topics(found: Imported) -> None:
+def _add_topics(found: ImportedSettings) -> None:
     """One topic has settings of its own, and names for all that follows from it; several are rules, under a name that has to be given."""
     if len(found.topics) == 1 and ":" not in next(iter(found.topics.values())):
         (source, destination), = found.topics.items()
@@ -89,19 +89,19 @@ def _topics(found: Imported) -> None:
         found.note("topics", "nothing is to be copied: kaf-relay was given its topics on the command line, or none")
 
 
-def as_toml(found: Imported) -> str:
+def format_toml(found: ImportedSettings) -> str:
     """The settings file, with the notes as comments above."""
     tables: dict[str, list[str]] = {}
     for name, value in found.values.items():
-        table, key = _placed(name)
-        tables.setdefault(table, []).append(f"{_key(key)} = {_value(value)}")
+        table, key = _split_name(name)
+        tables.setdefault(table, []).append(f"{_format_key(key)} = {_format_value(value)}")
     lines = [f"# {key}: {why}" for key, why in found.notes]
     for table in sorted(tables):
         lines += ["", *([f"[{table}]"] if table else []), *sorted(tables[table])]
     return "\n".join(lines).lstrip("\n")
 
 
-def _placed(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     """The table of a dotted name, and the key in it: an option's and a topic's name may have dots too."""
     for table in (*client_options.GUARDED, "topics"):
         if name.startswith(f"{table}."):
@@ -109,10 +109,10 @@ def _placed(name: str) -> tuple[str, str]:
     return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]
 
 
-def _key(key: str) -> str:
-    return key if key.replace("_", "").isalnum() and key.isascii() else _value(key)
+def _format_key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _format_value(key)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """JSON's texts, numbers and booleans are TOML's too."""
     return orjson.dumps(value).decode().replace("\x7f", "\\u007f")

@@ -20,7 +20,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 Tree = dict[str, Any]
 
 
-def milliseconds(duration: object) -> int:
+def parse_duration_ms(duration: object) -> int:
     """Go's text of a duration, like 1m30s; ValueError for anything else."""
     parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", str(duration))
     if not parts or "".join(number + unit for number, unit in parts) != str(duration):
@@ -28,17 +28,17 @@ def milliseconds(duration: object) -> int:
     return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts))
 
 
-def merged(trees: list[Tree]) -> Tree:
+def merge_tables(trees: list[Tree]) -> Tree:
     """Later files win, key by key."""
     found: Tree = {}
     for tree in trees:
         for key, value in tree.items():
-            found[key] = merged([found[key], value]) if isinstance(value, dict) and isinstance(found.get(key), dict) else value
+            found[key] = merge_tables([found[key], value]) if isinstance(value, dict) and isinstance(found.get(key), dict) else value
     return found
 
 
 @dataclass
-class Imported:
+class ImportedSettings:
     """What came of it: dotted settings with their values, topic rules, and a note for each key that did not become a setting as it was."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Imported:
 class Table:
     """One table of the file: keys are taken out of it by name, and what is left is noted."""
 
-    def __init__(self, into: Imported, path: str, content: object) -> None:
+    def __init__(self, into: ImportedSettings, path: str, content: object) -> None:
         self.into, self.path = into, path
         if content is not None and not isinstance(content, Mapping):
             into.note(path, "a table is expected; it is not taken over")
@@ -89,9 +89,9 @@ class Table:
             self.note(key, "no key of kaf-relay that is known here; it is not taken over")
 
 
-def imported(tree: Tree, with_secrets: bool = False) -> Imported:
+def import_settings(tree: Tree, with_secrets: bool = False) -> ImportedSettings:
     """Settings that do what kaf-relay did with this configuration and `--mode single`: with the first of the sources."""
-    into = Imported()
+    into = ImportedSettings()
     top = Table(into, "", tree)
     _app(Table(into, "app", top.take("app")))
     into.topics = dict(_topics(into, top.take("topics")))
@@ -121,7 +121,7 @@ def _app(app: Table) -> None:
     app.end()
 
 
-def _topics(into: Imported, topics: object) -> Iterator[tuple[str, str]]:
+def _topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]:
     """One table, or a list of tables: the sample has a list of one."""
     for table in topics if isinstance(topics, list) else [topics]:
         for source, target in (table or {}).items() if isinstance(table, Mapping | None) else ():
@@ -168,7 +168,7 @@ def _source(source: Table, secret: bool) -> None:
     source.drop("session_timeout", "stage one reads the source without a consumer group")
     if source.take("enable_log"):
         source.note("enable_log", "clients' own logs: set the raw option debug of librdkafka's clients")
-    source.put("max_wait_time", "source.consumer_options.fetch.max.wait.ms", milliseconds)
+    source.put("max_wait_time", "source.consumer_options.fetch.max.wait.ms", parse_duration_ms)
     source.drop("max_failovers", "there is nothing to fail over to with --mode single")
     source.end()
 
@@ -189,7 +189,7 @@ def _target(target: Table, secret: bool) -> None:
     into = target.into
     into.values["destination.bootstrap_servers"] = _servers(target)
     into.values |= _access(target, "destination", secret)
-    target.put("flush_frequency", "producer.linger_ms", lambda duration: min(1000, milliseconds(duration)))
+    target.put("flush_frequency", "producer.linger_ms", lambda duration: min(1000, parse_duration_ms(duration)))
     target.put("compression", "producer.compression_type", str)
     if target.take("enable_idempotency") is False:
         target.note("enable_idempotency", "false: producers are always idempotent, exactly once needs it")
@@ -208,7 +208,7 @@ def _target(target: Table, secret: bool) -> None:
     target.end()
 
 
-def _filters(into: Imported, filters: object) -> None:
+def _filters(into: ImportedSettings, filters: object) -> None:
     for name, content in filters.items() if isinstance(filters, Mapping) else ():
         enabled = isinstance(content, Mapping) and content.get("enabled")
         into.note(f"filters.{name}", "a plug-in in Go cannot be loaded: write the condition anew as a filter of reo's" if enabled else "is not enabled")

@@ -35,41 +35,41 @@ GROUPS = {name: group for group, names in BY_GROUP.items() for name in names.spl
 """Of jars in which Maven has left nothing."""
 
 
-def component(kind: str, name: str, version: str, purl: str, sha256: str = "") -> Component:
+def build_component(kind: str, name: str, version: str, purl: str, sha256: str = "") -> Component:
     """One part."""
     found: Component = {"type": "library" if kind != "deb" else "application", "bom-ref": purl, "name": name, "version": version, "purl": purl}
     return found | ({"hashes": [{"alg": "SHA-256", "content": sha256}]} if sha256 else {})
 
 
-def of_debian() -> Iterator[Component]:
+def list_debian_packages() -> Iterator[Component]:
     """What dpkg has installed; nothing where there is no dpkg."""
     if not shutil.which("dpkg-query"):
         return
     form = "${Package}\t${Version}\t${Architecture}\n"
     for line in subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True, check=True).stdout.splitlines():
         name, version, architecture = line.split("\t")
-        yield component("deb", name, version, f"pkg:deb/debian/{name}@{quote(version)}?arch={architecture}")
+        yield build_component("deb", name, version, f"pkg:deb/debian/{name}@{quote(version)}?arch={architecture}")
 
 
-def of_python() -> Iterator[Component]:
+def list_python_packages() -> Iterator[Component]:
     """The distributions that this interpreter can import."""
     for found in importlib.metadata.distributions():
         name = re.sub(r"[-_.]+", "-", found.name).lower()
-        yield component("pypi", name, found.version, f"pkg:pypi/{name}@{quote(found.version)}")
+        yield build_component("pypi", name, found.version, f"pkg:pypi/{name}@{quote(found.version)}")
 
 
-def of_java(jars: Iterable[Path]) -> Iterator[Component]:
+def list_jars(jars: Iterable[Path]) -> Iterator[Component]:
     """Jars, by the coordinates that Maven has left in them; those without are known by their name and content alone."""
     for jar in jars:
         sha256 = hashlib.sha256(jar.read_bytes()).hexdigest()
         named = JAR.fullmatch(jar.name)
         name, version = (named[1], named[2]) if named else (jar.stem, "")
-        group = _group(jar, name)
+        group = _find_group(jar, name)
         purl = f"pkg:maven/{group}/{name}@{quote(version)}" if group else f"pkg:generic/{quote(jar.name)}?checksum=sha256:{sha256}"
-        yield component("maven", name, version, purl, sha256)
+        yield build_component("maven", name, version, purl, sha256)
 
 
-def _group(jar: Path, name: str) -> str:
+def _find_group(jar: Path, name: str) -> str:
     """Of the artifact that the jar is named after; a shaded jar has those of others too."""
     with zipfile.ZipFile(jar) as opened:
         for entry in opened.namelist():
@@ -79,15 +79,15 @@ def _group(jar: Path, name: str) -> str:
     return GROUPS.get(name, "")
 
 
-def bill() -> dict[str, object]:
+def build_sbom() -> dict[str, object]:
     """The whole list, in order."""
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
     jars = sorted([*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *archive.jars()])
-    parts = {str(part["purl"]): part for part in (*of_debian(), *of_python(), *of_java(jars))}
+    parts = {str(part["purl"]): part for part in (*list_debian_packages(), *list_python_packages(), *list_jars(jars))}
     return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": {"type": "application", "bom-ref": "reo", "name": "reo"}},
             "components": [parts[purl] for purl in sorted(parts)]}
 
 
 if __name__ == "__main__":
-    print(json.dumps(bill(), indent=1))
+    print(json.dumps(build_sbom(), indent=1))

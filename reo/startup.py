@@ -1,8 +1,9 @@
-"""What is asked of the clusters before the service starts anything, by a process of its own.
+"""Checks permissions and creates the topics before the service starts its stages, in a child process.
 
-A question can be the end of the process that asks it: librdkafka (2.16) aborts by an assertion when the connection to a group's coordinator is lost at
-the wrong moment (librdkafka #4605). A process of a stage is started again after that; the service itself must not end by it, so a child asks, and another
-one when that was its end. And whoever is told to stop while a cluster is silent does not have to wait for it.
+A request can abort its process: librdkafka (2.16) fails an assertion when the connection to a group coordinator is lost at
+the wrong moment (librdkafka #4605). The supervisor restarts the process of a stage after that. The service itself must not
+end, so a child sends the requests, and a new child follows one that died. And a service that is told to stop while a cluster
+does not answer does not have to wait for it.
 """
 
 from __future__ import annotations
@@ -25,46 +26,46 @@ TICK_S = 0.05
 
 
 def prepare_clusters(settings: Settings, stages: Sequence[str], stopping: Stopping) -> list[Place] | None:
-    """The intermediate partitions, when everything is there that these stages need; None when told to stop before. Raises what the child met."""
+    """Prepare both clusters for these stages and return the intermediate partitions; None when told to stop before. Raises the child's error."""
     fork = multiprocessing.get_context("fork")
     for _ in range(TRIES):
-        ours, theirs = fork.Pipe(duplex=False)
-        child = fork.Process(target=_run_child, args=(settings, stages, theirs), daemon=True)
+        receiver, sender = fork.Pipe(duplex=False)
+        child = fork.Process(target=_run_child, args=(settings, stages, sender), daemon=True)
         child.start()
-        theirs.close()
+        sender.close()
         try:
-            while not ours.poll(TICK_S):
+            while not receiver.poll(TICK_S):
                 if stopping():
                     return None
-            answer = ours.recv()
+            answer = receiver.recv()
         except EOFError:
             child.join()
-            log.warning("the process that asks the clusters ended with exit code %s before it had an answer: another one asks", child.exitcode)
+            log.warning("the process that prepares the clusters ended with exit code %s and without an answer: a new one starts", child.exitcode)
             continue
         finally:
             child.kill()
             child.join()
-            ours.close()
+            receiver.close()
         if isinstance(answer, BaseException):
             raise answer
         places: list[Place] = answer
         return places
-    raise StageFailed(f"the process that asks the clusters before the start has died {TRIES} times: look at what it said, above")
+    raise StageFailed(f"the process that prepares the clusters before the start has died {TRIES} times: read its output above")
 
 
 def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -> None:
     die_with_parent()
     try:
         answers.send(_prepare(settings, stages))
-    except Exception as error:  # it is the parent's to raise
+    except Exception as error:  # the parent raises it
         answers.send(error)
 
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
-    on = candidates.answering(settings)
-    permissions.check(on, *(permissions.OF_STAGE[stage] for stage in stages))
-    if "deduplicator" in stages and tables.named(on):
+    settings = candidates.answering(settings)
+    permissions.check(settings, *(permissions.OF_STAGE[stage] for stage in stages))
+    if "deduplicator" in stages and tables.named(settings):
         from common import postgresql
 
-        postgresql.check(on)
-    return topics.intermediates(topics.prepare(on))
+        postgresql.check(settings)
+    return topics.intermediates(topics.prepare(settings))
