@@ -159,15 +159,15 @@ def test_no_key_is_dropped_unsaid() -> None:
 
 
 @pytest.mark.parametrize(("change", "key", "why"), [
-    ("[app]\nlog_levle = 1", "app.log_levle", "no key of kaf-relay"),
-    ("[extra]\na = 1", "extra", "no key of kaf-relay"),
+    ("[app]\nlog_levle = 1", "app.log_levle", "unknown key of kaf-relay"),
+    ("[extra]\na = 1", "extra", "unknown key of kaf-relay"),
     ("app = 5", "app", "a table is expected"),
     ("sources = 5", "sources[0]", "a table is expected"),
     ('[topics]\norders = "copy:x"', "topics.orders", "destination:partition is expected"),
     ('[source_pool]\ninitial_offset = "middle"', "source_pool.initial_offset", "no counterpart"),
     ('[app]\nlog_level = "loud"', "app.log_level", "no counterpart"),
     ('[app]\nmetrics_server_addr = "7081"', "app.metrics_server_addr", "host:port or :port"),
-    ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without end"),
+    ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without limit"),
     ("[target]\nenable_idempotency = false", "target.enable_idempotency", "always"),
     ('[target]\ncommit_ack_type = "tcp"', "target.commit_ack_type", "acks=all"),
     ('[target]\nusername = "a"', "target.username", "enable_auth is not set"),
