@@ -153,7 +153,7 @@ def build_parser() -> ExamplesParser:
     lag.add_argument("--max-records", type=_parse_count, metavar="N", help="exit code 36 when more records wait, of all partitions together")
     lag.add_argument("--max-seconds", type=_parse_seconds, metavar="S", help="exit code 36 when a record waits longer")
     verify = commands.add_parser("verify", help="compare the destination with the source, record by record", examples=VERIFY)
-    verify.add_argument("--resume", metavar="FILE", help="continue the earlier comparison that this file describes, and update the file")
+    verify.add_argument("--resume", metavar="FILE", help="continue the comparison that this file describes, if it exists, and write the progress to it")
     recover = commands.add_parser("recover", help="find a lost frontier from the data; changes nothing without --apply", examples=RECOVER)
     recover.add_argument("--apply", action="store_true", help="commit the frontiers; the service must be stopped")
     topics = commands.add_parser("topics", help="compare the topics' configurations with the source's; changes nothing without --apply", examples=TOPICS)

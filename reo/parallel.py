@@ -1,7 +1,7 @@
-"""Compares several partitions in parallel: one process for each processor, because comparing is bound by the processor and
-one process of Python uses one.
+"""Compares several partitions in parallel, in one process for each processor: comparing is bound by the processor.
 
-Each process takes the next partition when it has finished one, reports its progress now and then, and ends with its parent.
+One process of Python uses one processor. Each process takes the next partition when it has finished one, reports its progress
+now and then, and ends with its parent.
 A small number of records is compared without these processes, because each takes half a second to start.
 """
 

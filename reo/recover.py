@@ -55,7 +55,7 @@ class Recovery:
         if name not in destination_topics:
             raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied, so there is nothing to recover. Start the service")
         self.destination = destination_topics[name]
-        self.common = range(min(self.source.partitions, self.destination.partitions))
+        self.common_partitions = range(min(self.source.partitions, self.destination.partitions))
 
     def read_data(self) -> None:
         """Fill `partitions`; changes nothing on the clusters."""
@@ -63,8 +63,8 @@ class Recovery:
         ends = self._destination_ends()
         is_compacted = (topics.compacted(self.source_admin, self.settings.source, self.source.name)
                         or topics.compacted(self.destination_admin, self.settings.destination, self.destination.name))
-        self.partitions = [_decode_commit(partition, commits.get(partition)) for partition in self.common]
-        source_partitions = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common))
+        self.partitions = [_decode_commit(partition, commits.get(partition)) for partition in self.common_partitions]
+        source_partitions = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common_partitions))
         self.identity = self._find_identity()
         for row in self.partitions:
             try:
@@ -103,11 +103,11 @@ class Recovery:
 
     def _load_commits(self) -> Mapping[int, Commit]:
         """The group's commits, by partition."""
-        return {place.partition: commit for place, commit in self.group.commits(map(self.route.intermediate, self.common)).items()}
+        return {place.partition: commit for place, commit in self.group.commits(map(self.route.intermediate, self.common_partitions)).items()}
 
     def _destination_ends(self) -> Mapping[int, int]:
         """The end offsets of the partitions; HangingTransaction while a transaction there is open: its records could still become visible."""
-        places = list(map(self.route.destination, self.common))
+        places = list(map(self.route.destination, self.common_partitions))
         ends = positions.ends(self.destination_admin, places)
         stable = positions.ends(self.destination_admin, places, committed_only=True)
         for place in places:

@@ -1,11 +1,11 @@
-"""Where two partitions begin alike: retention deletes the first records of each side independently, and `source.start` may
-let a copy begin after the source's first record.
+"""Finds the first records that two partitions have in common, where retention or `source.start` make their beginnings differ.
 
-Records that the copy lacks at its beginning are no difference when they were deleted from the copy, or when `source.start`
-lets the copy begin later. Records that the copy has in addition at its beginning are no difference when the source's were
-deleted. In these cases the first records of the side that begins later are searched on the other side, and the comparison
-begins with them. In all other cases, and when they are not found, it begins with the first record of both sides: what is
-missing is a difference.
+Retention deletes the first records of each side independently, and `source.start` may let a copy begin after the source's
+first record. Records that the copy lacks at its beginning are no difference when they were deleted from the copy, or when
+`source.start` lets the copy begin later. Records that the copy has in addition at its beginning are no difference when the
+source's were deleted. In these cases the first records of the side that begins later are searched on the other side, and the
+comparison begins with them. In all other cases, and when they are not found, it begins with the first record of both sides:
+what is missing is a difference.
 
 The first HEAD_RECORDS records are searched, as one sequence, and the first match counts. Records that repeat in that way,
 with the same timestamps, can match at more than one offset: then what is reported as equal is equal, but how much was

@@ -33,12 +33,12 @@ HEAD = ("partition", "source end", "stage one at", "lag", "seconds", "rate/s", "
 
 
 class Status(NamedTuple):
-    """Two snapshots and the group's members; `stop` is the error with which a start would stop, as far as the clusters tell."""
+    """Two snapshots and the group's members; `stop_error` is the error with which a start would stop, as far as the clusters tell."""
 
     before: Snapshot
     now: Snapshot
     members: Members
-    stop: ReoError | None
+    stop_error: ReoError | None
 
     @property
     def rates(self) -> dict[str, tuple[float, float]]:
@@ -99,15 +99,15 @@ class Watcher:
         """Take a new snapshot and pair it with the one before."""
         now = self.inspector.take_snapshot()
         before, self.before = self.before, now
-        return Status(before, now, self.inspector.group.members(), self._stop(now))
+        return Status(before, now, self.inspector.group.members(), self._find_stop_error(now))
 
-    def _stop(self, now: Snapshot) -> ReoError | None:
+    def _find_stop_error(self, now: Snapshot) -> ReoError | None:
         """The error with which a start would stop. With several candidates there is none: a start would try the next candidate."""
         try:
             if now.frontiers and not self.failover:
                 choice.only(self.settings, now.sources, now.frontiers)
-        except ReoError as stop:
-            return stop
+        except ReoError as error:
+            return error
         return None
 
 
@@ -118,7 +118,7 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
         f"stage one   {status.stage_one(machine.time() * 1000)}",
         f"stage two   {status.stage_two()}",
         f"progress    {status.progress()}",
-        f"last error  {UNKNOWN}: the log of the service has it" + (f". A start would stop now: {status.stop}" if status.stop else ""),
+        f"last error  {UNKNOWN}: the log of the service has it" + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
         *(f"open        {text}" for text in status.open_transactions()),
     ]
 
@@ -144,7 +144,7 @@ def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
     return {
         "application": settings.application, "stage_one": status.stage_one(machine.time() * 1000), "stage_two": status.stage_two(),
         "progress": status.progress(), "group": {"state": status.members.state, "members": status.members.partitions},
-        "last_error": None, "would_stop": output.error_to_dict(status.stop),
+        "last_error": None, "would_stop": output.error_to_dict(status.stop_error),
         "source_undecided": {str(place): offset for place, offset in status.now.open_at_source.items()},
         "undecided": {str(place): offset for place, offset in status.now.open_at_destination.items()},
         "partitions": [{

@@ -48,7 +48,7 @@ class Verification:
         self.not_compared = list(not_compared.list_of_topics(sources, partitions))
         """What no comparison of partitions covers."""
         self.pairs: list[PartitionPair] = []
-        self.total = 0
+        self.total_offsets = 0
         """Source offsets to read: an upper bound of the number of records."""
         self._next_offsets: dict[Place, int] = {}
         self._saved_at = machine.monotonic()
@@ -64,7 +64,7 @@ class Verification:
             for place, output in zip(left, right, strict=True):
                 comparison = resume_file.start_comparison(place, source_begins[place], destination_begins[output])
                 self._next_offsets[place] = max(comparison.source_next, source_begins[place])
-                self.total += source_ends[place] - self._next_offsets[place]
+                self.total_offsets += source_ends[place] - self._next_offsets[place]
                 begins_later = not settings.start.from_beginning(place.partition, added=False)
                 self.pairs.append(PartitionPair(place, output, comparison, is_compacted, source_begins[place] > 0,
                                                 destination_begins[output] > 0 or begins_later))
@@ -80,7 +80,7 @@ class Verification:
             if machine.monotonic() > self._saved_at + SAVE_INTERVAL_S:
                 self._saved_at = machine.monotonic()
                 self.resume_file.write()
-        results = parallel.compare_pairs(self.settings, self.pairs, self.total, on_progress)
+        results = parallel.compare_pairs(self.settings, self.pairs, self.total_offsets, on_progress)
         for result in results:
             self.resume_file.remember(result)
         self.resume_file.write()
@@ -119,7 +119,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("comparing", total=verification.total)
+            task = bar.add_task("comparing", total=verification.total_offsets)
             results = verification.run(lambda number: bar.advance(task, number))
     except ReoError as error:
         print(f"reo verify: {error}", file=sys.stderr)
