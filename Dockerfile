@@ -76,7 +76,7 @@ COPY --from=build /opt/reo/common common
 COPY --from=build /opt/reo/replicator replicator
 COPY --from=build /opt/reo/deduplicator deduplicator
 COPY --from=build /opt/reo/reo reo
-RUN .venv/bin/python -m reo.materials >sbom.cdx.json \
+RUN .venv/bin/python -m reo.sbom >sbom.cdx.json \
     && printf '#!/bin/sh\nexec /opt/reo/.venv/bin/python -m reo "$@"\n' >/usr/local/bin/reo && chmod 755 /usr/local/bin/reo
 ENV PATH=/opt/reo/.venv/bin:$PATH PYTHONPATH=/opt/reo PYTHONUNBUFFERED=1
 USER 10001:10001

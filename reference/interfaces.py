@@ -18,7 +18,7 @@ COUNTED_IN: tuple[ModuleType, ...] = (metrics, health)
 
 def commands_table() -> str:
     """Every command with its own options; those that all have are said once, on the page."""
-    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in commands(arguments.parser())]
+    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in commands(arguments.build_parser())]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
 
 

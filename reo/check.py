@@ -1,7 +1,8 @@
-"""`reo check`: everything that can be known before running, and what would be done; it changes nothing.
+"""`reo check`: everything that can be known before a start, and what a start would do; it changes nothing.
 
-One question after the other (`reo.checks`), each asked of the clusters as they are now. An answer that makes the next questions pointless, such as a
-cluster that is silent or a source topic that is not there, ends it. What may not be seen is said to be unknown, not to be right.
+It runs one check after the other (`reo.checks`) against the clusters as they are now. It ends at a result that makes further
+checks pointless, such as a cluster that does not answer or a source topic that does not exist. What the principal may not
+describe is reported as unknown, not as right.
 """
 
 from __future__ import annotations
@@ -17,123 +18,123 @@ from common.permissions import STAGES
 from common.settings import Settings
 from common.upstreams import Cluster
 from deduplicator import compiled
-from reo.checks import clusters, findings, fitness, frontier, topics
-from reo.checks.clusters import Seen
+from reo.checks import clusters, findings, frontier, topic_settings, topics
+from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
-from reo.checks.topics import Stand
+from reo.checks.topics import RouteTopics
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
 
 
 class Check:
-    """One look at everything; `findings` grows while it goes."""
+    """Runs all checks; `findings` collects their results."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.findings: list[Finding] = []
 
     def run(self) -> None:
-        """All questions, in order."""
+        """Run all checks in order."""
         self.findings.append(ok("settings", f"application {self.settings.application}: "
                                             f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.text('source.mode')}"))
-        destination = self._answers(self.settings.destination, "destination cluster")
-        sources = [self._answers(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
+        destination = self._check_cluster(self.settings.destination, "destination cluster")
+        sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
                    for source in self.settings.sources]
         if not any(sources) and len(sources) > 1:
             self.findings.append(failed("source candidates", ClusterUnreachable("none of them answers: check their addresses, and that they can be reached")))
-        database = self._database() if tables.named(self.settings) else None
+        database = self._connect_database() if tables.named(self.settings) else None
         if destination is None or not any(sources):
             return
-        on = candidates.answering(self.settings)
-        for cluster in (on.source, on.destination):
-            self._add(f"{cluster.name} brokers", lambda cluster=cluster: clusters.check_abilities(on, cluster))  # type: ignore[misc]
-        self._permissions(on)
-        self._add("destination transactions", lambda: clusters.check_transactions(on, destination))
+        settings = candidates.answering(self.settings)
+        for cluster in (settings.source, settings.destination):
+            self._add_findings(f"{cluster.name} brokers", lambda cluster=cluster: clusters.check_api_versions(settings, cluster))  # type: ignore[misc]
+        self._check_permissions(settings)
+        self._add_findings("destination transactions", lambda: clusters.check_transactions(settings, destination))
         try:
-            found = topics.stand(on)
-        except ReoError as missing:
-            self._refused("source topics", missing)
+            state = topics.load_route_topics(settings)
+        except ReoError as error:
+            self._add_error("source topics", error)
             return
-        self._add("topics", lambda: topics.check(found))
-        self._add("stage two", lambda: [_stage_two(on, found)])
-        self._add("topic settings", lambda: fitness.check(found))
-        if self._tables_are_fit(database, found):
-            self._add("frontier", lambda: frontier.check(self.settings, found, database))
+        self._add_findings("topics", lambda: topics.check_topics(state))
+        self._add_findings("stage two", lambda: [_describe_stage_two(settings, state)])
+        self._add_findings("topic settings", lambda: topic_settings.check_topic_settings(state))
+        if self._check_tables(database, state):
+            self._add_findings("frontier", lambda: frontier.check_frontier(self.settings, state, database))
         if self.settings.text("filter.sql"):
-            self.findings.append(ok("filter.sql", "Spark looks at it when stage one starts: exit code 2 if it cannot be used"))
+            self.findings.append(ok("filter.sql", "Spark checks it when stage one starts: exit code 2 if it cannot be used"))
 
-    def _answers(self, cluster: Cluster, about: str) -> Seen | None:
+    def _check_cluster(self, cluster: Cluster, about: str) -> ClusterDescription | None:
         try:
-            seen = clusters.look(self.settings, cluster)
-        except ReoError as silent:
-            one_of_many = cluster is not self.settings.destination and len(self.settings.sources) > 1
-            self.findings.append(warning(about, str(silent), "the copy goes on from another candidate, if there is one") if one_of_many
-                                 else failed(about, silent))
+            description = clusters.describe_cluster(self.settings, cluster)
+        except ReoError as error:
+            is_one_of_many = cluster is not self.settings.destination and len(self.settings.sources) > 1
+            self.findings.append(warning(about, str(error), "the copy goes on from another candidate, if there is one") if is_one_of_many
+                                 else failed(about, error))
             return None
-        self.findings.append(ok(about, f"{cluster.bootstrap_servers} answers: cluster {seen.cluster_id}, {seen.brokers} brokers"))
-        return seen
+        self.findings.append(ok(about, f"{cluster.bootstrap_servers} answers: cluster {description.cluster_id}, {description.brokers} brokers"))
+        return description
 
-    def _database(self) -> Database | None:
+    def _connect_database(self) -> Database | None:
         from reo.checks.database import Database
 
         try:
             database = Database(self.settings)
-            self.findings += database.seen()
-        except ReoError as silent:
-            self.findings.append(failed("destination database", silent))
+            self.findings += database.check_server()
+        except ReoError as error:
+            self.findings.append(failed("destination database", error))
             return None
         return database
 
-    def _tables_are_fit(self, database: Database | None, found: topics.Stand) -> bool:
-        """Whether there is nothing wrong with them, or there are none; in other ones there is no frontier to be looked for."""
+    def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
+        """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""
         if not tables.named(self.settings):
             return True
-        before = findings.counted(self.findings, "error")
+        errors_before = findings.count_level(self.findings, "error")
         if database is not None:
-            self._add("tables", lambda: database.check(found))
-            if findings.counted(self.findings, "error") == before:
+            self._add_findings("tables", lambda: database.check_tables(state))
+            if findings.count_level(self.findings, "error") == errors_before:
                 return True
-        self.findings.append(warning("frontier", "could not be looked at, it is in the database", "mend the error above, then check again"))
+        self.findings.append(warning("frontier", "cannot be checked, it is in the database", "fix the error above, then check again"))
         return False
 
-    def _permissions(self, on: Settings) -> None:
+    def _check_permissions(self, settings: Settings) -> None:
         try:
-            permissions.check(on, *STAGES)
-            self.findings.append(ok("permissions", "all that both stages need and that can be asked about is allowed (not: transactional ids)"))
-        except ReoError as lacking:
-            self.findings.append(failed("permissions", lacking))
+            permissions.check(settings, *STAGES)
+            self.findings.append(ok("permissions", "all permissions that both stages need are granted (transactional ids cannot be checked)"))
+        except ReoError as error:
+            self.findings.append(failed("permissions", error))
 
-    def _add(self, about: str, ask: Callable[[], Iterable[Finding]]) -> None:
-        """One kind of question; an error that ends it is its last answer."""
+    def _add_findings(self, about: str, check: Callable[[], Iterable[Finding]]) -> None:
+        """Run one check; an error that ends it becomes its last finding."""
         try:
-            for finding in ask():
+            for finding in check():
                 self.findings.append(finding)
-        except ReoError as refused:
-            self._refused(about, refused)
+        except ReoError as error:
+            self._add_error(about, error)
 
-    def _refused(self, about: str, error: ReoError) -> None:
-        """Once it was said which permissions are missing, the refusals that follow from it are no errors of their own."""
-        known = any(finding.error == AccessRefused.__name__ for finding in self.findings)
-        self.findings.append(warning(about, f"could not be looked at: {error}", "grant what is missing, then check again")
-                             if known and isinstance(error, AccessRefused) else failed(about, error))
+    def _add_error(self, about: str, error: ReoError) -> None:
+        """An error; but only a warning when it follows from missing permissions that are already reported."""
+        is_reported = any(finding.error == AccessRefused.__name__ for finding in self.findings)
+        self.findings.append(warning(about, f"cannot be checked: {error}", "grant the missing permissions, then check again")
+                             if is_reported and isinstance(error, AccessRefused) else failed(about, error))
 
 
-def _stage_two(settings: Settings, found: Stand) -> Finding:
-    """Which of its two forms is in use: the same copy, quicker by one of them."""
-    reason = compiled.why_not(settings, found.sources)
-    return ok("stage two", "its compiled path is used" if reason is None else f"done by Python: {reason}")
+def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:
+    """Which of its two implementations runs; the compiled one is faster."""
+    reason = compiled.why_not(settings, state.sources)
+    return ok("stage two", "the compiled path is used" if reason is None else f"Python does all the work: {reason}")
 
 
 def command(settings: Settings, as_json: bool) -> int:
-    """The sub-command: exit code 0 without errors, else that of the first one."""
+    """The sub-command: exit code 0 without errors, else the code of the first error."""
     check = Check(settings)
     try:
         check.run()
-    except ReoError as failure:  # a cluster that fell silent meanwhile
-        check.findings.append(failed("clusters", failure))
+    except ReoError as error:  # a cluster has stopped answering meanwhile
+        check.findings.append(failed("clusters", error))
     if as_json:
         print(findings.as_json(check.findings))
     else:
-        findings.say(check.findings, Console())
+        findings.print_findings(check.findings, Console())
     return findings.exit_code(check.findings)

@@ -1,7 +1,7 @@
-"""The command line: from arguments and settings to the command that does the one thing.
+"""The command line: reads arguments and settings, and runs the sub-command.
 
-Every sub-command ends with a documented exit code: 0, or the code of the error (`common.errors`). Options are in `reo.arguments`. Commands are imported
-when they are run, since some of them are slow to import.
+Every sub-command ends with a documented exit code: 0, or the code of the error (`common.errors`). `reo.arguments` has the
+options. A command is imported when it runs, because some of them are slow to import.
 """
 
 from __future__ import annotations
@@ -10,101 +10,102 @@ import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from common import errors, logs, process, settings
+from common import errors, logs, process
+from common import settings as reo_settings
 from common.rules import TOPIC_NAME
 from common.settings import Settings
 from reo import interrupt
-from reo.arguments import parser
+from reo.arguments import build_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    given = parser().parse_args(arguments)
-    if given.command == "demo":
+    options = build_parser().parse_args(arguments)
+    if options.command == "demo":
         from reo.demo import demo
 
-        return demo.run(given.seed, given.kills, given.json)
-    if given.command == "executor":
+        return demo.run(options.seed, options.kills, options.json)
+    if options.command == "executor":
         from replicator import executor
 
         return executor.run()
-    if given.command == "config" and given.what == "import":
+    if options.command == "config" and options.what == "import":
         from reo import config
 
-        return config.import_relay(given.files, given.with_secrets)
-    loaded = _settings(given)
+        return config.import_relay(options.files, options.with_secrets)
+    loaded = _load_settings(options)
     if isinstance(loaded, int):
         return loaded
-    if given.command == "run" or getattr(given, "watch", False):
-        return COMMANDS[given.command](loaded, given)
-    interrupted = interrupt.ends_at_once(given.command)
+    if options.command == "run" or getattr(options, "watch", False):
+        return COMMANDS[options.command](loaded, options)
+    was_interrupted = interrupt.install_handler(options.command)
     try:
-        return COMMANDS[given.command](loaded, given)
+        return COMMANDS[options.command](loaded, options)
     except BaseException:
-        if not interrupted():
+        if not was_interrupted():
             raise
-        return interrupt.said(given.command)
+        return interrupt.report_interrupt(options.command)
 
 
-def _run(loaded: Settings, given: argparse.Namespace) -> int:
+def _run(settings: Settings, options: argparse.Namespace) -> int:
     from reo.supervisor import Supervisor
 
-    stages = (given.stage,) if given.stage else ("deduplicator", "replicator")
-    return process.run("reo", lambda read, stopping: Supervisor(read, stages, stopping).run(), loaded)
+    stages = (options.stage,) if options.stage else ("deduplicator", "replicator")
+    return process.run("reo", lambda settings_now, stopping: Supervisor(settings_now, stages, stopping).run(), settings)
 
 
-def _check(loaded: Settings, given: argparse.Namespace) -> int:
+def _check(settings: Settings, options: argparse.Namespace) -> int:
     from reo import check
 
-    return check.command(loaded, given.json)
+    return check.command(settings, options.json)
 
 
-def _status(loaded: Settings, given: argparse.Namespace) -> int:
+def _status(settings: Settings, options: argparse.Namespace) -> int:
     from reo import status
 
-    return status.command(loaded, given.json, given.watch, given.every)
+    return status.command(settings, options.json, options.watch, options.every)
 
 
-def _lag(loaded: Settings, given: argparse.Namespace) -> int:
+def _lag(settings: Settings, options: argparse.Namespace) -> int:
     from reo import lag
 
-    return lag.command(loaded, given.json, given.max_records, given.max_seconds)
+    return lag.command(settings, options.json, options.max_records, options.max_seconds)
 
 
-def _verify(loaded: Settings, given: argparse.Namespace) -> int:
+def _verify(settings: Settings, options: argparse.Namespace) -> int:
     from reo import verify
 
-    return verify.command(loaded, given.json, given.resume)
+    return verify.command(settings, options.json, options.resume)
 
 
-def _recover(loaded: Settings, given: argparse.Namespace) -> int:
+def _recover(settings: Settings, options: argparse.Namespace) -> int:
     from reo import recover
 
-    return recover.command(loaded, given.apply, given.json)
+    return recover.command(settings, options.apply, options.json)
 
 
-def _inspect(loaded: Settings, given: argparse.Namespace) -> int:
+def _inspect(settings: Settings, options: argparse.Namespace) -> int:
     from reo import inspect
 
-    return inspect.command(loaded, given.json, given.partition, given.begin, given.count)
+    return inspect.command(settings, options.json, options.partition, options.begin, options.count)
 
 
-def _topics(loaded: Settings, given: argparse.Namespace) -> int:
-    from reo import alike
+def _topics(settings: Settings, options: argparse.Namespace) -> int:
+    from reo import config_drift
 
-    return alike.command(loaded, given.apply, given.json)
+    return config_drift.command(settings, options.apply, options.json)
 
 
-def _config(loaded: Settings, given: argparse.Namespace) -> int:
+def _config(settings: Settings, options: argparse.Namespace) -> int:
     from reo import config
 
-    return config.show(loaded, given.json)
+    return config.show_settings(settings, options.json)
 
 
-def _offsets(loaded: Settings, given: argparse.Namespace) -> int:
+def _offsets(settings: Settings, options: argparse.Namespace) -> int:
     from reo import offsets
 
-    return offsets.command(loaded, given.group, given.apply, given.json)
+    return offsets.command(settings, options.group, options.apply, options.json)
 
 
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
@@ -112,17 +113,17 @@ COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "config": _config, "offsets": _offsets}
 
 
-def _settings(given: argparse.Namespace) -> Settings | int:
-    options = {**_named(given.topic or []), "stop_at_end": getattr(given, "stop_at_end", None)}
+def _load_settings(options: argparse.Namespace) -> Settings | int:
+    overrides = {**_topic_settings(options.topic or []), "stop_at_end": getattr(options, "stop_at_end", None)}
     try:
-        return settings.load(os.environ, given.settings, {name: text for name, text in options.items() if text is not None})
-    except errors.SettingsInvalid as wrong:
-        logs.without_settings("reo", wrong, wrong.exit_code)
-        return wrong.exit_code
+        return reo_settings.load(os.environ, options.settings, {name: text for name, text in overrides.items() if text is not None})
+    except errors.SettingsInvalid as error:
+        logs.without_settings("reo", error, error.exit_code)
+        return error.exit_code
 
 
-def _named(topics: Sequence[str]) -> dict[str, str]:
-    """One plain name leaves the other settings of the one-topic form as they are."""
+def _topic_settings(topics: Sequence[str]) -> dict[str, str]:
+    """The settings of `--topic`. One plain name keeps the other settings of the one-topic form; everything else replaces them."""
     if len(topics) == 1 and TOPIC_NAME.fullmatch(topics[0]):
         return {"source.topic": topics[0], "topics": ""}
-    return {"topics": ",".join(topics), **dict.fromkeys(settings.ONE_TOPIC, "")} if topics else {}
+    return {"topics": ",".join(topics), **dict.fromkeys(reo_settings.ONE_TOPIC, "")} if topics else {}

@@ -1,6 +1,6 @@
-"""`reo config show`: every setting in effect, and where its value comes from. `reo config import`: a settings file from kaf-relay's.
+"""`reo config show`: every setting in effect, and where its value comes from. `reo config import`: makes a settings file from kaf-relay's.
 
-Secrets are never shown, nor is how long they are: only that there is one, and what gave it.
+Secrets and their lengths are never printed: only that a secret is set, and where it comes from.
 """
 
 from __future__ import annotations
@@ -18,101 +18,101 @@ from common.errors import SettingsInvalid
 from common.settings import Settings
 from common.settings_table import SETTINGS
 from reo import relay_import
-from reo.relay_import import Imported
-from reo.shown import aligned
+from reo.output import align_columns
+from reo.relay_import import ImportedSettings
 
-SECRET = "(secret)"  # noqa: S105  (what is shown instead of one)
+SECRET = "(secret)"  # noqa: S105  (printed instead of a secret)
 
 
-class Shown(NamedTuple):
-    """One setting: its dotted name, its value as shown, and what gave it."""
+class SettingRow(NamedTuple):
+    """One setting: its dotted name, its value as printed, and where the value comes from."""
 
     name: str
     value: Any
     given_by: str
 
 
-def rows(settings: Settings) -> Iterator[Shown]:
-    """All settings in the order of the reference; each raw option is one."""
-    follows = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance}
+def list_settings(settings: Settings) -> Iterator[SettingRow]:
+    """All settings in the order of the reference; each raw option has its own row."""
+    derived = {"application": settings.application, "client_id": settings.client_id, "instance": settings.instance}
     if settings.source_topic:
-        follows |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
+        derived |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
     for setting in SETTINGS:
         if setting.kind == "options":
             for option, text in sorted(settings.options(setting.name).items()):
                 name = f"{setting.name}.{option}"
-                yield Shown(name, client_options.shown(option, text), settings.given_by[name])
+                yield SettingRow(name, client_options.shown(option, text), settings.given_by[name])
             continue
         value: Any = settings.values[setting.name]
         if setting.kind == "secret" and value:
             value = SECRET
-        default = "default" if value != "" or setting.name not in follows else "default, follows from others"
-        yield Shown(setting.name, follows.get(setting.name, value) if value == "" else value, settings.given_by.get(setting.name, default))
+        default = "default" if value != "" or setting.name not in derived else "default, follows from others"
+        yield SettingRow(setting.name, derived.get(setting.name, value) if value == "" else value, settings.given_by.get(setting.name, default))
 
 
-def show(settings: Settings, as_json: bool) -> int:
-    """The sub-command; wrong settings have been refused before."""
-    found = list(rows(settings))
+def show_settings(settings: Settings, as_json: bool) -> int:
+    """The sub-command; invalid settings have been refused before."""
+    rows = list(list_settings(settings))
     if as_json:
-        print(orjson.dumps({row.name: {"value": row.value, "given_by": row.given_by} for row in found}).decode())
+        print(orjson.dumps({row.name: {"value": row.value, "given_by": row.given_by} for row in rows}).decode())
         return 0
-    print("\n".join(aligned([(row.name, str(row.value).lower() if isinstance(row.value, bool) else str(row.value), row.given_by) for row in found])))
+    print("\n".join(align_columns([(row.name, str(row.value).lower() if isinstance(row.value, bool) else str(row.value), row.given_by) for row in rows])))
     return 0
 
 
 def import_relay(files: Sequence[str], with_secrets: bool) -> int:
-    """The sub-command: a settings file on standard output; what has no counterpart on standard error, and in the file as comments."""
+    """The sub-command: prints a settings file; keys without a counterpart go to standard error, and into the file as comments."""
     trees = []
     for file in files:
         try:
             trees.append(tomllib.loads(Path(file).read_text()))
-        except (OSError, ValueError) as wrong:  # tomllib's and Unicode's errors are ValueErrors
-            print(f"reo config import: {file}: {wrong}", file=sys.stderr)
+        except (OSError, ValueError) as error:  # tomllib's and Unicode's errors are ValueErrors
+            print(f"reo config import: {file}: {error}", file=sys.stderr)
             return SettingsInvalid.exit_code
-    found = relay_import.imported(relay_import.merged(trees), with_secrets)
-    _topics(found)
-    print(as_toml(found))
-    for key, why in found.notes:
+    imported = relay_import.import_settings(relay_import.merge_tables(trees), with_secrets)
+    _add_topics(imported)
+    print(format_toml(imported))
+    for key, why in imported.notes:
         print(f"reo config import: {key}: {why}", file=sys.stderr)
     return 0
 
 
-def _topics(found: Imported) -> None:
-    """One topic has settings of its own, and names for all that follows from it; several are rules, under a name that has to be given."""
-    if len(found.topics) == 1 and ":" not in next(iter(found.topics.values())):
-        (source, destination), = found.topics.items()
-        found.values |= {"source.topic": source, "destination.topic": destination}
-    elif found.topics:
-        found.values |= {"application": "kaf-relay"} | {f"topics.{source}": target for source, target in found.topics.items()}
-        found.note("application", "has no default with several topics: the frontiers of all are kept under this name. Choose one before the first start")
+def _add_topics(imported: ImportedSettings) -> None:
+    """One topic becomes the settings of the one-topic form, from which all names follow; several become rules, which need an application name."""
+    if len(imported.topics) == 1 and ":" not in next(iter(imported.topics.values())):
+        (source, destination), = imported.topics.items()
+        imported.values |= {"source.topic": source, "destination.topic": destination}
+    elif imported.topics:
+        imported.values |= {"application": "kaf-relay"} | {f"topics.{source}": target for source, target in imported.topics.items()}
+        imported.note("application", "has no default with several topics: the frontiers of all are stored under this name. Choose one before the first start")
     else:
-        found.note("topics", "nothing is to be copied: kaf-relay was given its topics on the command line, or none")
+        imported.note("topics", "there is nothing to copy: kaf-relay has its topics on the command line, or none")
 
 
-def as_toml(found: Imported) -> str:
+def format_toml(imported: ImportedSettings) -> str:
     """The settings file, with the notes as comments above."""
     tables: dict[str, list[str]] = {}
-    for name, value in found.values.items():
-        table, key = _placed(name)
-        tables.setdefault(table, []).append(f"{_key(key)} = {_value(value)}")
-    lines = [f"# {key}: {why}" for key, why in found.notes]
+    for name, value in imported.values.items():
+        table, key = _split_name(name)
+        tables.setdefault(table, []).append(f"{_format_key(key)} = {_format_value(value)}")
+    lines = [f"# {key}: {why}" for key, why in imported.notes]
     for table in sorted(tables):
         lines += ["", *([f"[{table}]"] if table else []), *sorted(tables[table])]
     return "\n".join(lines).lstrip("\n")
 
 
-def _placed(name: str) -> tuple[str, str]:
-    """The table of a dotted name, and the key in it: an option's and a topic's name may have dots too."""
+def _split_name(name: str) -> tuple[str, str]:
+    """The table of a dotted name, and the key in it: names of options and topics may have dots too."""
     for table in (*client_options.GUARDED, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")
     return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]
 
 
-def _key(key: str) -> str:
-    return key if key.replace("_", "").isalnum() and key.isascii() else _value(key)
+def _format_key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _format_value(key)
 
 
-def _value(value: Any) -> str:
-    """JSON's texts, numbers and booleans are TOML's too."""
+def _format_value(value: Any) -> str:
+    """As JSON: its strings, numbers and booleans are valid TOML."""
     return orjson.dumps(value).decode().replace("\x7f", "\\u007f")

@@ -1,7 +1,8 @@
-"""What the service's processes say, as nothing but events (`log.format=json`).
+"""The output of the service's processes, as JSON events only (`log.format=json`).
 
-A stage writes JSON, a line for each event. But the JVM warns before its own logging begins, a crash of a library writes what it likes, and each such line would
-be one that a collector of logs cannot read. So with JSON the supervisor reads its children's output, and makes an event of every line that is none.
+A stage writes one line of JSON for each event. But the JVM prints warnings before its logging begins, and a crashing library
+prints plain text; a log collector could not parse such lines. So with JSON the supervisor reads its children's output, and
+turns every other line into an event.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import orjson
 from common.logs import Line
 
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up JAVA_TOOL_OPTIONS:")
-"""What lines begin with that are said at each start of a JVM, and are no news."""
+"""The beginnings of lines that every start of a JVM prints; they are dropped."""
 
 
-def event(line: bytes, stage: str) -> bytes | None:
-    """The line as it is, when it is an event; an event that holds it, when it is not; None when there is nothing to tell."""
+def to_event(line: bytes, stage: str) -> bytes | None:
+    """An event as it is, any other line as the message of a new event, and None for an empty line and NOISE."""
     text = line.strip()
     if not text or text.startswith(NOISE):
         return None
@@ -33,16 +34,16 @@ def event(line: bytes, stage: str) -> bytes | None:
     return Line(stage, as_json=True).format(record).encode()
 
 
-def follow(output: IO[bytes], stage: str) -> threading.Thread:
-    """Pass on to standard error what a child says, until it says no more. The thread is joined when the child has ended, so that its last words are there."""
-    def work() -> None:
+def forward_output(output: IO[bytes], stage: str) -> threading.Thread:
+    """Forward a child's output to standard error until it ends. The supervisor joins the thread when the child has ended, so no line is lost."""
+    def forward() -> None:
         with output:
             for line in output:
-                told = event(line, stage)
-                if told is not None:
-                    sys.stderr.buffer.write(told + b"\n")
+                event = to_event(line, stage)
+                if event is not None:
+                    sys.stderr.buffer.write(event + b"\n")
                     sys.stderr.buffer.flush()
 
-    thread = threading.Thread(target=work, daemon=True, name=f"events of {stage}")
+    thread = threading.Thread(target=forward, daemon=True, name=f"events of {stage}")
     thread.start()
     return thread

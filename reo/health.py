@@ -1,7 +1,8 @@
 """One port for the whole service: /metrics, /livez, /readyz.
 
-All three read the same thing, the metric files of the service's processes (`common.pulse`). A process that hangs stops beating: /livez then says
-which one. /readyz says which one does not do its work, and what it waits for. What is late is not ready, whatever it said last: so it is in /metrics too.
+All three read the metric files of the service's processes (`common.pulse`). A process that hangs sends no heartbeats: /livez
+then names it. /readyz names each process that does not do its work, and what it waits for. A process whose heartbeat is late
+is not ready, whatever its own gauge says; /metrics shows that too.
 """
 
 from __future__ import annotations
@@ -22,52 +23,53 @@ from common.errors import SettingsInvalid
 from common.pulse import REASONS, Reason
 
 SILENT_S = 60.0
-"""A stage whose last sign of life is older hangs."""
+"""A process whose last heartbeat is older than this hangs."""
 LATE_S = 15.0
-"""A stage whose last sign of life is older is stuck in a call, most probably to a server that is away: it is not ready. Longer than any step of real work."""
+"""A process whose last heartbeat is older than this is not ready: it waits in a call, most probably to a server that does not answer.
+No step of real work takes as long."""
 TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
-"""Stage, worker and Unix time of the start of each process that should live now; 0 for one that was not started yet."""
+"""Stage, worker and start time (Unix) of each process that should run now; 0 for one that has not been started yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of the service in words; empty lists are good."""
+    """The problems of the service as text; empty lists when there are none."""
 
     silent: list[str]
     not_ready: list[str]
 
 
-class Quiet(WSGIRequestHandler):
-    """Probes come every few seconds; they are not worth a line each."""
+class SilentRequestHandler(WSGIRequestHandler):
+    """Does not log requests: probes come every few seconds."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
-        """Say nothing."""
+        """Log nothing."""
 
 
 RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
-"""The supervisor's own; it has no file, it serves itself."""
+"""Counted by the supervisor itself, which has no metric file."""
 
 
-class Files:
-    """The metric files of all processes; a file that a process is just making is empty for a moment, and read again."""
+class MetricFiles:
+    """The metric files of all processes. A file that a process is just creating is empty for a moment, so reading is tried again."""
 
     def __init__(self, folder: str) -> None:
         self.files = MultiProcessCollector(None, path=folder)
 
     def collect(self) -> Iterable[Metric]:
-        """What they say now."""
+        """Their present metrics."""
         for _ in range(TRIES - 1):
             try:
-                return with_late(self.files.collect(), time.time())
+                return mark_late_not_ready(self.files.collect(), time.time())
             except (struct.error, FileNotFoundError):
                 time.sleep(0.02)
-        return with_late(self.files.collect(), time.time())
+        return mark_late_not_ready(self.files.collect(), time.time())
 
 
-def with_late(found: Iterable[Metric], now: float) -> list[Metric]:
-    """The same, but nobody is ready whose last sign of life is too old."""
-    metrics = list(found)
+def mark_late_not_ready(families: Iterable[Metric], now: float) -> list[Metric]:
+    """Set `reo_ready` to 0 for each process whose last heartbeat is older than LATE_S."""
+    metrics = list(families)
     by_name = {metric.name: metric.samples for metric in metrics}
     late = {(sample.labels["stage"], sample.labels["worker"]) for sample in by_name.get("reo_heartbeat_seconds", []) if now - sample.value > LATE_S}
     samples = by_name.get("reo_ready", [])
@@ -75,41 +77,43 @@ def with_late(found: Iterable[Metric], now: float) -> list[Metric]:
     return metrics
 
 
-def registry(folder: str) -> CollectorRegistry:
-    """The metrics of all processes of the service, dead ones' counters included, and the supervisor's."""
-    collected = CollectorRegistry()
-    collected.register(cast(Any, Files(folder)))
-    collected.register(RESTARTS)
-    return collected
+def build_registry(folder: str) -> CollectorRegistry:
+    """The metrics of all processes of the service, including the counters of ended ones, and the supervisor's."""
+    registry = CollectorRegistry()
+    registry.register(cast(Any, MetricFiles(folder)))
+    registry.register(RESTARTS)
+    return registry
 
 
-def health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:
-    """What the heartbeats say of the processes that should live."""
+def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:
+    """Which of the processes that should run hang or are not ready."""
     gauges: dict[tuple[str, str, str], float] = {}
-    waits: dict[tuple[str, str], Reason] = {}
+    reasons: dict[tuple[str, str], Reason] = {}
     for family in metrics.collect():
         for sample in family.samples:
             if family.name in ("reo_heartbeat_seconds", "reo_ready"):
                 gauges[family.name, sample.labels["stage"], sample.labels["worker"]] = sample.value
             elif family.name == "reo_waiting" and sample.value:
-                waits[sample.labels["stage"], sample.labels["worker"]] = cast(Reason, sample.labels["reason"])
+                reasons[sample.labels["stage"], sample.labels["worker"]] = cast(Reason, sample.labels["reason"])
     silent, not_ready = [], []
     for stage, worker, started in processes:
-        seen = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
-        age_s = time.time() - seen
+        heartbeat = max(started, gauges.get(("reo_heartbeat_seconds", stage, worker), 0.0)) or time.time()
+        age_s = time.time() - heartbeat
         if age_s > SILENT_S:
             silent.append(f"{stage} {worker} gave no sign of life for {age_s:.0f} s")
         if gauges.get(("reo_ready", stage, worker), 0.0) < 1:
-            waits_for = REASONS[waits.get((stage, worker), "start")]
-            why = f"gave no sign of life for {age_s:.0f} s" if age_s > LATE_S else f"waits for {waits_for}"
+            reason = REASONS[reasons.get((stage, worker), "start")]
+            why = f"gave no sign of life for {age_s:.0f} s" if age_s > LATE_S else f"waits for {reason}"
             not_ready.append(f"{stage} {worker} is not working: it {why}")
     return Health(silent, not_ready)
 
 
-def serve(address: str, port: int, folder: str, processes: Processes) -> int:
-    """Answer on this address (empty: all of the host's) and port, in a thread, until the process ends; returns the port. SettingsInvalid when it is taken."""
-    metrics = registry(folder)
-    metrics_app = make_wsgi_app(metrics)
+def start_server(address: str, port: int, folder: str, processes: Processes) -> int:
+    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port. SettingsInvalid when the port
+    cannot be opened.
+    """
+    registry = build_registry(folder)
+    metrics_app = make_wsgi_app(registry)
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -118,15 +122,15 @@ def serve(address: str, port: int, folder: str, processes: Processes) -> int:
         if path not in ("/livez", "/readyz"):
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/metrics, /livez or /readyz\n"]
-        found = health(metrics, processes())
-        wrong = found.silent + (found.not_ready if path == "/readyz" else [])
-        start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
-        return [("\n".join(wrong) or "ok").encode() + b"\n"]
+        health = assess_health(registry, processes())
+        problems = health.silent + (health.not_ready if path == "/readyz" else [])
+        start_response("503 Service Unavailable" if problems else "200 OK", [("Content-Type", "text/plain")])
+        return [("\n".join(problems) or "ok").encode() + b"\n"]
 
     try:
-        server = make_server(address, port, app, ThreadingWSGIServer, Quiet)
-    except OSError as taken:
-        raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be opened ({taken.strerror}): "
+        server = make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
+    except OSError as error:
+        raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be opened ({error.strerror}): "
                               "set REO_METRICS_PORT to a free one") from None
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     return int(server.server_port)

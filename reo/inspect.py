@@ -1,6 +1,6 @@
-"""`reo inspect`: a stretch of the intermediate topics, readable. The origins are bytes there, which Kafka's console consumer cannot show.
+"""`reo inspect`: prints records of the intermediate topics in readable form. Their origins are bytes, which Kafka's console consumer cannot show.
 
-Reads the records only; nothing is committed, and the service may run. What stage one did not write is shown with the reason, and the rest goes on.
+It only reads; it commits nothing, and the service may run. A record that stage one did not write is printed with the reason.
 """
 
 from __future__ import annotations
@@ -21,66 +21,68 @@ from common.read_up_to import ReadUpTo
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
-from reo.shown import aligned
+from reo.output import align_columns
 
 HEAD = ("intermediate", "offset", "source offset", "epoch", "batch", "sequence", "timestamp", "key", "value")
 KEY_MAX = 24
-"""How many characters of a key are shown."""
+"""A longer key is cut after so many characters."""
 
 
-def rows(settings: Settings, partition: int | None, begin: int | None, count: int) -> Iterator[dict[str, Any]]:
+def read_rows(settings: Settings, partition: int | None, begin: int | None, count: int) -> Iterator[dict[str, Any]]:
     """The records of each partition from offset `begin` on, or the last ones; at most `count` of each."""
     client, consumer = admin(settings.destination, settings), reader(settings.destination, settings)
     routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
-    there = topics.describe(client, [route.intermediate_topic for route in routes])
-    places = [Place(name, number) for name, topic in there.items() for number in range(topic.partitions) if partition in (None, number)]
+    intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
+    places = [Place(name, number) for name, topic in intermediate_topics.items() for number in range(topic.partitions) if partition in (None, number)]
     if not places:
         which = "" if partition is None else f" with partition {partition}"
-        raise TopicMissing(f"there is no intermediate topic{which} yet: {', '.join(route.intermediate_topic for route in routes)}. Stage two makes it when it "
-                           "starts")
+        raise TopicMissing(f"there is no intermediate topic{which} yet: {', '.join(route.intermediate_topic for route in routes)}. Stage two creates it "
+                           "when it starts")
     begins, ends = positions.beginnings(client, places), positions.ends(client, places)
     try:
         for place in places:
             first = max(begins[place], ends[place] - count if begin is None else begin)
             if first < ends[place]:
-                yield from _rows(consumer, place, first, count)
+                yield from _read_partition(consumer, place, first, count)
     finally:
         consumer.close()
 
 
-def _rows(consumer: Consumer, place: Place, first: int, count: int) -> Iterator[dict[str, Any]]:
-    with closing(positions.visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as found:
-        yield from map(_row, islice(found, count))
+def _read_partition(consumer: Consumer, place: Place, first: int, count: int) -> Iterator[dict[str, Any]]:
+    with closing(positions.visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as records:
+        yield from map(_describe_record, islice(records, count))
 
 
-def _row(message: Consumed) -> dict[str, Any]:
+def _describe_record(message: Consumed) -> dict[str, Any]:
     key, value = message.key(), message.value()
     row: dict[str, Any] = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "written_ms": message.timestamp()[1],
                            "key": None if key is None else key.decode(errors="replace"), "value_bytes": None if value is None else len(value)}
     try:
-        said = positions.read_up_to_of(message) or positions.origin_of(message)
+        header = positions.read_up_to_of(message) or positions.origin_of(message)
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
-    return row | ({"read_up_to" if isinstance(said, ReadUpTo) else "origin": {name: getattr(said, name) for name in said.__struct_fields__}})
+    return row | ({"read_up_to" if isinstance(header, ReadUpTo) else "origin": {name: getattr(header, name) for name in header.__struct_fields__}})
 
 
-def as_text(found: list[dict[str, Any]]) -> str:
+def as_text(rows: list[dict[str, Any]]) -> str:
     """A table."""
-    return "\n".join(aligned([HEAD, *map(_cells, found)]))
+    return "\n".join(align_columns([HEAD, *map(_cells, rows)]))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     place, size = f"{row['topic']}-{row['partition']}", "null" if row["value_bytes"] is None else f"{row['value_bytes']} bytes"
     if "foreign" in row:
-        return place, str(row["offset"]), "not reo's", *("",) * 4, _short(row["key"]), size
+        return place, str(row["offset"]), "not reo's", *("",) * 4, _shorten(row["key"]), size
     if "read_up_to" in row:
-        said = row["read_up_to"]
-        return place, str(row["offset"]), str(said["source_offset"]), str(said["epoch"]), "", "", f"nothing to copy behind {said['follows']}", "", ""
-    said = row["origin"]
-    return (place, str(row["offset"]), *(str(said[name]) for name in ("source_offset", "epoch", "batch", "sequence", "timestamp_ms")), _short(row["key"]), size)
+        read_up_to = row["read_up_to"]
+        return (place, str(row["offset"]), str(read_up_to["source_offset"]), str(read_up_to["epoch"]), "", "",
+                f"nothing to copy behind {read_up_to['follows']}", "", "")
+    origin = row["origin"]
+    numbers = (str(origin[name]) for name in ("source_offset", "epoch", "batch", "sequence", "timestamp_ms"))
+    return place, str(row["offset"]), *numbers, _shorten(row["key"]), size
 
 
-def _short(key: str | None) -> str:
+def _shorten(key: str | None) -> str:
     return "null" if key is None else repr(key[:KEY_MAX]) + ("…" if len(key) > KEY_MAX else "")
 
 
@@ -89,9 +91,9 @@ def command(settings: Settings, as_json: bool, partition: int | None, begin: int
     try:
         settings = candidates.answering(settings)
         permissions.check(settings, "inspect")
-        found = list(rows(settings, partition, begin, count))
+        rows = list(read_rows(settings, partition, begin, count))
     except ReoError as error:
         print(f"reo inspect: {error}", file=sys.stderr)
         return error.exit_code
-    print("\n".join(orjson.dumps(row).decode() for row in found) if as_json else as_text(found))
+    print("\n".join(orjson.dumps(row).decode() for row in rows) if as_json else as_text(rows))
     return 0

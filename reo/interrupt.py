@@ -1,7 +1,8 @@
-"""Ctrl-C ends a command at once, with exit code 130, also while a client waits for a silent cluster.
+"""Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that does not answer.
 
-Python raises KeyboardInterrupt when the call that the main thread is in has returned, and a call of librdkafka returns when its time is over. The signal itself
-arrives at once (signal.set_wakeup_fd): after GRACE_S, in which the command may end as it likes, the process is ended.
+Python raises KeyboardInterrupt only when the present call of the main thread has returned, and a call of librdkafka returns
+only after its timeout. The signal itself arrives at once (signal.set_wakeup_fd): the command may end by itself within
+GRACE_S, then a thread ends the process.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ from collections.abc import Callable
 from types import FrameType
 
 INTERRUPTED = 130
-"""What a shell says of a process that SIGINT has ended: 128 and the signal's number."""
+"""The exit code of a shell for a process that SIGINT has ended: 128 and the signal's number."""
 GRACE_S = 1.0
-_said = threading.Event()
+_is_reported = threading.Event()
 
 
-def ends_at_once(command: str) -> Callable[[], bool]:
-    """From now on; returns what says whether it was interrupted. Inside of a client's callback KeyboardInterrupt becomes another exception on its way."""
-    seen: list[int] = []
+def install_handler(command: str) -> Callable[[], bool]:
+    """Handle SIGINT; returns a function that tells whether it came: KeyboardInterrupt in a client's callback can become another exception."""
+    received: list[int] = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         signal.default_int_handler(number, frame)
-    signal.signal(signal.SIGINT, handle)
-    ours, its = os.pipe()
-    os.set_blocking(its, False)
-    signal.set_wakeup_fd(its, warn_on_full_buffer=False)
-    threading.Thread(target=_wait, args=(ours, command), name="interrupt", daemon=True).start()
-    return lambda: bool(seen)
+    signal.signal(signal.SIGINT, on_signal)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    threading.Thread(target=_exit_after_signal, args=(read_end, command), name="interrupt", daemon=True).start()
+    return lambda: bool(received)
 
 
-def said(command: str) -> int:
-    """The message, and the exit code."""
-    if not _said.is_set():
-        _said.set()
+def report_interrupt(command: str) -> int:
+    """Print the message once; returns the exit code."""
+    if not _is_reported.is_set():
+        _is_reported.set()
         print(f"reo {command}: interrupted", file=sys.stderr, flush=True)
     return INTERRUPTED
 
 
-def _wait(pipe: int, command: str) -> None:
+def _exit_after_signal(pipe: int, command: str) -> None:
     while os.read(pipe, 1)[0] != signal.SIGINT:
         pass
     time.sleep(GRACE_S)
-    os._exit(said(command))
+    os._exit(report_interrupt(command))

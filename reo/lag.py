@@ -1,7 +1,7 @@
-"""`reo lag`: how far the copy is behind, of each stage, per partition and in all; for scripts and alarms. What the figures mean: `reo.standing`.
+"""`reo lag`: how far the copy is behind: each stage, per partition and in total, for scripts and alerts. `reo.snapshot` defines the figures.
 
-With `--max-records` or `--max-seconds` the exit code says whether it is further behind than that: of records all partitions together, of seconds the
-partition that waits longest.
+With `--max-records` or `--max-seconds` the exit code tells whether the copy is further behind than that: in records for all partitions together, in
+seconds for the partition with the longest lag.
 """
 
 from __future__ import annotations
@@ -14,62 +14,64 @@ import orjson
 from common import candidates, permissions
 from common.errors import LagsBehind, ReoError
 from common.settings import Settings
-from reo.shown import aligned
-from reo.standing import Lag, Looker, Standing, total
+from reo.output import align_columns
+from reo.snapshot import Inspector, Lag, PartitionProgress, total_lag
 
 HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
 
 
-def parts(standings: list[Standing]) -> tuple[Lag, Lag, Lag]:
-    """Of several partitions: stage one's lag, stage two's, and of both together, which is not their sum: stage two's is in records of its own topic."""
-    return total([row.one for row in standings]), total([row.two for row in standings]), total([row.both for row in standings])
+def total_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
+    """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others: stage two's lag counts records of the intermediate topic."""
+    return (total_lag([row.stage_one_lag for row in partitions]), total_lag([row.stage_two_lag for row in partitions]),
+            total_lag([row.copy_lag for row in partitions]))
 
 
-def as_text(standings: list[Standing]) -> str:
-    """A table; the last line is of all partitions."""
-    rows = [(row.source.topic, str(row.source.partition), *_cells((row.one, row.two, row.both))) for row in standings]
-    return "\n".join(aligned([HEAD, *rows, ("total", "", *_cells(parts(standings)))], numbers_from=1))
+def as_text(partitions: list[PartitionProgress]) -> str:
+    """A table; the last line is the total."""
+    rows = [(row.source.topic, str(row.source.partition), *_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag))) for row in partitions]
+    return "\n".join(align_columns([HEAD, *rows, ("total", "", *_cells(total_lags(partitions)))], numbers_from=1))
 
 
-def as_json(standings: list[Standing]) -> str:
+def as_json(partitions: list[PartitionProgress]) -> str:
     """One object."""
-    rows = [{"topic": row.source.topic, "partition": row.source.partition, **facts((row.one, row.two, row.both))} for row in standings]
-    return orjson.dumps({"partitions": rows, "total": facts(parts(standings))}).decode()
+    rows = [{"topic": row.source.topic, "partition": row.source.partition, **lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag))}
+            for row in partitions]
+    return orjson.dumps({"partitions": rows, "total": lags_to_dict(total_lags(partitions))}).decode()
 
 
-def facts(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
+def lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
     """For JSON."""
-    return {name: lag.facts() for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)}
+    return {name: lag.to_dict() for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)}
 
 
-def seconds(lag: Lag) -> str:
+def format_seconds(lag: Lag) -> str:
     """For people."""
     return "?" if lag.seconds is None else f"{lag.seconds:.1f}"
 
 
 def _cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
-    return [cell for lag in lags for cell in (str(lag.records), seconds(lag))]
+    return [cell for lag in lags for cell in (str(lag.records), format_seconds(lag))]
 
 
-def check(lag: Lag, most_records: int | None, most_seconds: float | None) -> None:
-    """LagsBehind when it is more than is allowed."""
-    wrong = []
-    if most_records is not None and lag.records > most_records:
-        wrong.append(f"{lag.records} records, more than --max-records {most_records}")
-    if most_seconds is not None and (lag.seconds or 0) > most_seconds:
-        wrong.append(f"{lag.seconds:.1f} seconds, more than --max-seconds {most_seconds:g}")
-    if wrong:
-        raise LagsBehind(f"the copy is behind by {' and by '.join(wrong)}. `reo status` shows which stage waits, and whether it moves")
+def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -> None:
+    """LagsBehind when the lag exceeds a limit."""
+    exceeded = []
+    if max_records is not None and lag.records > max_records:
+        exceeded.append(f"{lag.records} records, more than --max-records {max_records}")
+    if max_seconds is not None and (lag.seconds or 0) > max_seconds:
+        exceeded.append(f"{lag.seconds:.1f} seconds, more than --max-seconds {max_seconds:g}")
+    if exceeded:
+        raise LagsBehind(f"the copy is behind by {' and by '.join(exceeded)}. `reo status` shows which stage waits, and whether it moves")
 
 
-def command(settings: Settings, as_json_: bool, most_records: int | None, most_seconds: float | None) -> int:
-    """The sub-command: exit code 0, or 36 when it lags more than is allowed."""
+def command(settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None) -> int:
+    """The sub-command: exit code 0, or 36 when the lag exceeds a limit."""
     try:
         settings = candidates.answering(settings)
         permissions.check(settings, "lag")
-        found = Looker(settings).look().standings
-        print((as_json if as_json_ else as_text)(found))
-        check(parts(found)[2], most_records, most_seconds)
+        partitions = Inspector(settings).take_snapshot().partitions
+        print((as_json if json_output else as_text)(partitions))
+        check_limits(total_lags(partitions)[2], max_records, max_seconds)
     except ReoError as error:
         print(f"reo lag: {error}", file=sys.stderr)
         return error.exit_code

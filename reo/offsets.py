@@ -1,16 +1,18 @@
-"""`reo offsets translate`: where a consumer group goes on at the destination, exactly behind the last record that it has committed at the source.
+"""`reo offsets translate`: at which destination offset a consumer group continues, exactly behind the last record that it has committed at the source.
 
-No map of offsets is kept anywhere. The frontier says where both sides stand alike: source offset `f`, and the destination's record `sent` records behind
-`destination_known`. By invariant 1 of the design the destination is, up to there, the source's visible records in order; so the n-th visible record before
-that place on one side is the n-th on the other. Per partition:
+No map of offsets is stored. The frontier gives one offset of each side that correspond: source offset `f`, and the
+destination's record `sent` records behind `destination_known`. By invariant 1 of the design, the destination up to there is
+the source's visible records in order; so the n-th visible record before that offset on one side is the n-th on the other.
+Per partition:
 
-1. the group's committed offset at the source: the next record it would read;
-2. how many visible records the source has from there to the frontier;
-3. as many visible records back from the frontier at the destination, that is where the group goes on;
-4. both are read in step from there to the frontier and compared, record by record.
+1. read the group's committed offset at the source: the next record that it would read;
+2. count the visible records of the source from there to the frontier;
+3. count as many visible records back from the frontier at the destination: there the group continues;
+4. read both sides in step from there to the frontier, and compare them record by record.
 
-Step 4 is the proof: what a reader sees from the translated offset on is what the group has not seen yet, whatever retention or compaction have done
-before it. Where it does not hold, or the records are not there (any more, or yet), the partition is refused, never guessed, and nothing is committed for any.
+Step 4 is the proof: from the translated offset on, a reader sees what the group has not read yet, whatever retention or
+compaction did before it. When the comparison fails, or the records are not there (any more, or yet), the partition is
+refused, never guessed, and nothing is committed for any partition.
 """
 
 from __future__ import annotations
@@ -30,129 +32,131 @@ from common.kafka_clients import admin, reader
 from common.records import Consumed, content
 from common.routes import Place
 from common.settings import Settings
-from reo import translated
-from reo.comparable import divided
-from reo.compared import different
-from reo.other_group import OtherGroup
-from reo.translated import Row
+from reo import translation_report
+from reo.comparable import select_comparable
+from reo.comparison import describe_difference
+from reo.foreign_group import ForeignGroup
+from reo.translation_report import TranslatedPartition
 
 SEGMENT_MIN = 1000
-"""How far back at least the destination is read at a time, in offsets."""
+"""The destination is read backwards in segments of at least so many offsets."""
 
 
 class Translation:
-    """One group's offsets on all routes; `rows` is filled by `look`."""
+    """One group's offsets on all routes; `translate` fills `rows`."""
 
     def __init__(self, settings: Settings, group: str) -> None:
         self.settings = settings
-        self.rows: list[Row] = []
+        self.rows: list[TranslatedPartition] = []
         self.applied = False
         self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source, settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source, settings.destination))
-        self.sources, self.hidden = divided(settings, topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
+        self.sources, self.not_comparable = select_comparable(settings, topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
         names = [route.destination_topic for route in self.sources]
         self.destinations = topics.look_up(settings.destination, self.destination_admin, names, settings.number("connect_timeout_s"))
         for name in names:
             if name not in self.destinations:
                 raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied to it yet. Start the service")
-        self.there = OtherGroup(settings.source, self.source_admin, group)
-        self.here = OtherGroup(settings.destination, self.destination_admin, group)
+        self.source_group = ForeignGroup(settings.source, self.source_admin, group)
+        self.destination_group = ForeignGroup(settings.destination, self.destination_admin, group)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
 
-    def look(self) -> None:
-        """Fill `rows`; changes nothing."""
+    def translate(self) -> None:
+        """Fill `rows`; changes nothing on the clusters."""
         pairs = [(route.source(partition), route.destination(partition)) for route, source in self.sources.items()
                  for partition in range(min(source.partitions, self.destinations[route.destination_topic].partitions))]
-        committed = self.there.offsets([source for source, _ in pairs])
-        now = self.here.offsets([destination for _, destination in pairs])
-        frontiers = self._frontiers()
-        begins, ends = (ask(self.source_admin, committed) for ask in (positions.beginnings, positions.ends))
-        self.rows = [Row(source, destination, committed.get(source), now.get(destination)) for source, destination in pairs]
+        source_offsets = self.source_group.fetch_offsets([source for source, _ in pairs])
+        destination_offsets = self.destination_group.fetch_offsets([destination for _, destination in pairs])
+        frontiers = self._load_frontiers()
+        begins, ends = (ask(self.source_admin, source_offsets) for ask in (positions.beginnings, positions.ends))
+        self.rows = [TranslatedPartition(source, destination, source_offsets.get(source), destination_offsets.get(destination))
+                     for source, destination in pairs]
         for row in self.rows:
             if row.source_offset is not None:
                 try:
-                    row.destination_offset = self._translated(row, row.source_offset, (begins[row.source], ends[row.source]), frontiers.get(row.source))
-                except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refused:
-                    row.refused = refused
+                    row.destination_offset = self._translate_offset(row, row.source_offset, (begins[row.source], ends[row.source]), frontiers.get(row.source))
+                except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
+                    row.refusal = refusal
 
     def apply(self) -> None:
-        """Commit what is further than what the group has at the destination; its broker takes it for a group without members only."""
-        wanted = {row.destination: row.destination_offset for row in self.rows if row.moves and row.destination_offset is not None}
-        if wanted:
-            self.here.commit(wanted)
+        """Commit the offsets that move the group forward at the destination; the broker accepts this only for a group without members."""
+        offsets = {row.destination: row.destination_offset for row in self.rows if row.moves and row.destination_offset is not None}
+        if offsets:
+            self.destination_group.commit(offsets)
         self.applied = True
 
-    def _frontiers(self) -> dict[Place, Frontier]:
-        """By source partition; of those that have one and speak of these topics."""
+    def _load_frontiers(self) -> dict[Place, Frontier]:
+        """By source partition; only frontiers of these topics."""
         routes = {route.intermediate_topic: route for route in self.sources}
         places = topics.intermediates(self.sources)
         try:
             commits = positions.committed(self.destination_reader, places)
         except (ClusterUnreachable, HangingTransaction):
-            Group(self.settings, self.destination_admin).commits(places)  # says what a consumer does not: that offsets are undecided
+            Group(self.settings, self.destination_admin).commits(places)  # its error tells, unlike a consumer's, that offsets are pending
             raise
-        found = {}
+        frontiers = {}
         for place, commit in commits.items():
             route = routes[place.topic]
             topics.check_identity(commit.frontier.source_identity, self.sources[route])
             if commit.frontier.destination_topic_id == self.destinations[route.destination_topic].topic_id:
-                found[route.source(place.partition)] = commit.frontier
-        return found
+                frontiers[route.source(place.partition)] = commit.frontier
+        return frontiers
 
-    def _translated(self, row: Row, offset: int, bounds: tuple[int, int], frontier: Frontier | None) -> int:
-        """The four steps; an error when one of them is not possible."""
+    def _translate_offset(self, row: TranslatedPartition, offset: int, bounds: tuple[int, int], frontier: Frontier | None) -> int:
+        """The four steps; an error when one of them is impossible."""
         if frontier is None:
-            raise FrontierLost(f"{row.source}: the copy has no frontier for this partition. Start the service, or run `reo recover` where it is lost")
+            raise FrontierLost(f"{row.source}: the copy has no frontier for this partition. Start the service, or run `reo recover` when it is lost")
         if not bounds[0] <= offset <= bounds[1]:
-            raise OffsetUntranslatable(f"{row.source}: the group stands at offset {offset}, the source has {bounds[0]} to {bounds[1]}: what it would read next "
-                                       "is not there (any more). Reset it at the source (kafka-consumer-groups.sh --reset-offsets), then translate again")
+            raise OffsetUntranslatable(f"{row.source}: the group is at offset {offset}, the source has {bounds[0]} to {bounds[1]}: the record that it would "
+                                       "read next is not there (any more). Reset the group at the source (kafka-consumer-groups.sh --reset-offsets), then "
+                                       "translate again")
         copied = frontier.rule.frontier + 1
         if positions.first_visible(self.source_reader, row.source, copied, offset) is not None:
-            raise OffsetUntranslatable(f"{row.source}: the group stands at offset {offset}, the copy at {copied}: it has read records that are not copied yet. "
-                                       "Let the service catch up, then translate again")
-        behind = sum(1 for _ in self._records(self.source_reader, row.source, offset, copied))
-        begin, skip, next_there = self._back(row, frontier, behind)
-        return self._compared(row, (offset, copied), (begin, next_there), skip) if behind else next_there
+            raise OffsetUntranslatable(f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group has read records that are not copied "
+                                       "yet. Let the service catch up, then translate again")
+        unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
+        begin, skip, destination_end = self._find_begin(row, frontier, unread)
+        return self._compare(row, (offset, copied), (begin, destination_end), skip) if unread else destination_end
 
-    def _back(self, row: Row, frontier: Frontier, behind: int) -> tuple[int, int, int]:
-        """From which destination offset on, after skipping how many visible records, `behind` of them lead to the frontier; and the offset after it."""
+    def _find_begin(self, row: TranslatedPartition, frontier: Frontier, unread: int) -> tuple[int, int, int]:
+        """A destination offset, how many visible records to skip from it so that `unread` records remain up to the frontier, and the offset behind these."""
         place = row.destination
         first = positions.beginnings(self.destination_admin, [place])[place]
         begin = max(first, frontier.destination_known + 1)
-        sent = [message.offset() for message in islice(self._records(self.destination_reader, place, begin), frontier.sent)]
-        if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not self._rests(row, frontier):
-            raise OffsetUntranslatable(f"{place}: retention or compaction took records behind offset {frontier.destination_known}, and the copy moves: "
-                                       "where it stands cannot be told now. Translate again when the service is stopped")
-        next_there, total = sent[-1] + 1 if sent else begin, len(sent)
-        while total < behind and begin > first:
-            end, begin = begin, max(first, begin - max(SEGMENT_MIN, 2 * (behind - total)))
-            total += sum(1 for _ in self._records(self.destination_reader, place, begin, end))
-        if total < behind:
-            raise OffsetUntranslatable(f"{place} has {total} records up to the frontier, and the group has {behind} to read there: retention or "
-                                       "compaction took the others, or the copy began behind them. What is gone cannot be read at the destination")
-        return begin, total - behind, next_there
+        sent = [message.offset() for message in islice(self._read_records(self.destination_reader, place, begin), frontier.sent)]
+        if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not self._is_unchanged(row, frontier):
+            raise OffsetUntranslatable(f"{place}: retention or compaction deleted records behind offset {frontier.destination_known} while the service copies: "
+                                       "the offset cannot be translated now. Translate again when the service is stopped")
+        destination_end, total = sent[-1] + 1 if sent else begin, len(sent)
+        while total < unread and begin > first:
+            end, begin = begin, max(first, begin - max(SEGMENT_MIN, 2 * (unread - total)))
+            total += sum(1 for _ in self._read_records(self.destination_reader, place, begin, end))
+        if total < unread:
+            raise OffsetUntranslatable(f"{place} has {total} records up to the frontier, and the group has {unread} to read there: retention or "
+                                       "compaction deleted the others, or the copy began behind them. Deleted records cannot be read at the destination")
+        return begin, total - unread, destination_end
 
-    def _rests(self, row: Row, frontier: Frontier) -> bool:
-        """Whether the frontier is what it was, and all of the destination decided: then all that is there was copied up to it."""
+    def _is_unchanged(self, row: TranslatedPartition, frontier: Frontier) -> bool:
+        """Whether the frontier is the same and the destination has no open transaction: then all that is there was copied up to the frontier."""
         ends = positions.ends(self.destination_admin, [row.destination])
-        return positions.ends(self.destination_admin, [row.destination], committed_only=True) == ends and self._frontiers().get(row.source) == frontier
+        return positions.ends(self.destination_admin, [row.destination], committed_only=True) == ends and self._load_frontiers().get(row.source) == frontier
 
-    def _compared(self, row: Row, source: tuple[int, int], destination: tuple[int, int], skip: int) -> int:
-        """The destination's offset of the first of the records, all of which have to be equal."""
+    def _compare(self, row: TranslatedPartition, source: tuple[int, int], destination: tuple[int, int], skip: int) -> int:
+        """The destination offset of the first record; CopyDiffers unless all records are equal."""
         first = -1
-        with (closing(self._records(self.source_reader, row.source, *source)) as wanted,
-              closing(self._records(self.destination_reader, row.destination, *destination)) as there):
-            for left, right in zip_longest(wanted, islice(there, skip, None)):
+        with (closing(self._read_records(self.source_reader, row.source, *source)) as source_records,
+              closing(self._read_records(self.destination_reader, row.destination, *destination)) as destination_records):
+            for left, right in zip_longest(source_records, islice(destination_records, skip, None)):
                 if left is None or right is None:
-                    raise CopyDiffers(f"{row.destination}: records came or went while they were compared. Translate again")
+                    raise CopyDiffers(f"{row.destination}: records were added or deleted while they were compared. Translate again")
                 if content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
-                    raise CopyDiffers(f"{row.destination} is not a copy of what the group has to read: {different(left, right)}. A topic "
-                                      "with cleanup.policy=compact can have lost a record on one side only; otherwise `reo verify` says more")
+                    raise CopyDiffers(f"{row.destination} is not a copy of what the group has to read: {describe_difference(left, right)}. A topic "
+                                      "with cleanup.policy=compact can have lost a record on one side only; otherwise `reo verify` tells more")
                 first = right.offset() if first < 0 else first
         return first
 
     @staticmethod
-    def _records(client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
+    def _read_records(client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
         with closing(positions.visible(client, {place: begin})) as records:
             for message in records:
@@ -168,15 +172,15 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
         settings = candidates.answering(settings)
         permissions.check(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
         translation = Translation(settings, group)
-        translation.look()
-        refused: list[ReoError] = [row.refused for row in translation.rows if row.refused]
-        if apply and not refused:
+        translation.translate()
+        refusals: list[ReoError] = [row.refusal for row in translation.rows if row.refusal]
+        if apply and not refusals:
             translation.apply()
     except ReoError as error:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
-    print((translated.as_json if as_json else translated.as_text)(group, translation.rows, translation.applied))
-    refused += translation.hidden
-    for refusal in refused:
+    print((translation_report.as_json if as_json else translation_report.as_text)(group, translation.rows, translation.applied))
+    refusals += translation.not_comparable
+    for refusal in refusals:
         print(f"reo offsets: {refusal}", file=sys.stderr)
-    return refused[0].exit_code if refused else 0
+    return refusals[0].exit_code if refusals else 0

@@ -1,9 +1,11 @@
-"""`reo config import`: kaf-relay's TOML as a settings file of reo's.
+"""`reo config import`: converts kaf-relay's TOML to a settings file of reo.
 
-Every key is taken out of the tree by the line that knows it, and what is left at the end is named as unknown. So nothing is dropped unsaid: a key
-becomes a setting, or a note says why not. Passwords become settings only when they are asked for: what is printed ends up in logs.
+Each line that knows a key removes it from the tree, and the keys that are left at the end are reported as unknown. So no key
+is dropped silently: it becomes a setting, or a note says why not. Passwords become settings only on request, because what is
+printed ends up in logs.
 
-Its source: config.sample.toml, init.go and pkg/relay/config.go. Durations are Go's. Several files are merged in order, tables deep, lists whole, as koanf does.
+Its source: config.sample.toml, init.go and pkg/relay/config.go. Durations are Go's. Several files are merged in order: tables
+key by key, lists as a whole, as koanf does.
 """
 
 from __future__ import annotations
@@ -20,62 +22,62 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 Tree = dict[str, Any]
 
 
-def milliseconds(duration: object) -> int:
-    """Go's text of a duration, like 1m30s; ValueError for anything else."""
+def parse_duration_ms(duration: object) -> int:
+    """Parse a duration in Go's format, like 1m30s; ValueError for anything else."""
     parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", str(duration))
     if not parts or "".join(number + unit for number, unit in parts) != str(duration):
         raise ValueError(f"a duration like 100ms is expected, not {duration!r}")
     return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts))
 
 
-def merged(trees: list[Tree]) -> Tree:
+def merge_tables(trees: list[Tree]) -> Tree:
     """Later files win, key by key."""
-    found: Tree = {}
+    merged: Tree = {}
     for tree in trees:
         for key, value in tree.items():
-            found[key] = merged([found[key], value]) if isinstance(value, dict) and isinstance(found.get(key), dict) else value
-    return found
+            merged[key] = merge_tables([merged[key], value]) if isinstance(value, dict) and isinstance(merged.get(key), dict) else value
+    return merged
 
 
 @dataclass
-class Imported:
-    """What came of it: dotted settings with their values, topic rules, and a note for each key that did not become a setting as it was."""
+class ImportedSettings:
+    """The result: dotted settings with their values, topic rules, and a note for each key that is dropped or changed."""
 
     values: dict[str, Any] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, key: str, why: str) -> None:
-        """Say why a key is not what it was."""
+        """Note why a key is dropped or changed."""
         self.notes.append((" ".join(key.split()), " ".join(why.split())))
 
 
 class Table:
-    """One table of the file: keys are taken out of it by name, and what is left is noted."""
+    """One table of the file: its keys are removed by name, and `end` notes the remaining ones."""
 
-    def __init__(self, into: Imported, path: str, content: object) -> None:
+    def __init__(self, into: ImportedSettings, path: str, content: object) -> None:
         self.into, self.path = into, path
         if content is not None and not isinstance(content, Mapping):
-            into.note(path, "a table is expected; it is not taken over")
+            into.note(path, "a table is expected; it is not imported")
         self.left: Tree = dict(content) if isinstance(content, Mapping) else {}
 
     def take(self, key: str) -> Any:
-        """A key's value; None when it is not there, or empty."""
+        """Remove a key and return its value; None when it is missing or empty."""
         value = self.left.pop(key, None)
         return None if value in ("", []) else value
 
     def note(self, key: str, why: str) -> None:
-        """Of one of its keys."""
+        """Add a note about one of its keys."""
         self.into.note(f"{self.path}.{key}" if self.path else key, why)
 
     def drop(self, keys: str, why: str) -> None:
-        """Keys that become nothing, for one reason."""
+        """Remove keys that have no setting, all for one reason."""
         for key in keys.split():
             if self.take(key) is not None:
                 self.note(key, why)
 
     def put(self, key: str, setting: str, convert: Any = lambda value: value) -> None:
-        """A key that is a setting; a value that cannot be one is noted."""
+        """Make a key a setting; a value that cannot be converted is noted."""
         value = self.take(key)
         if value is not None:
             try:
@@ -84,14 +86,14 @@ class Table:
                 self.note(key, f"{value!r} has no counterpart in {setting}")
 
     def end(self) -> None:
-        """What nobody took."""
+        """Note the remaining keys."""
         for key in self.left:
-            self.note(key, "no key of kaf-relay that is known here; it is not taken over")
+            self.note(key, "unknown key of kaf-relay; it is not imported")
 
 
-def imported(tree: Tree, with_secrets: bool = False) -> Imported:
-    """Settings that do what kaf-relay did with this configuration and `--mode single`: with the first of the sources."""
-    into = Imported()
+def import_settings(tree: Tree, with_secrets: bool = False) -> ImportedSettings:
+    """The settings for what kaf-relay does with this configuration and `--mode single`, which uses the first source."""
+    into = ImportedSettings()
     top = Table(into, "", tree)
     _app(Table(into, "app", top.take("app")))
     into.topics = dict(_topics(into, top.take("topics")))
@@ -121,7 +123,7 @@ def _app(app: Table) -> None:
     app.end()
 
 
-def _topics(into: Imported, topics: object) -> Iterator[tuple[str, str]]:
+def _topics(into: ImportedSettings, topics: object) -> Iterator[tuple[str, str]]:
     """One table, or a list of tables: the sample has a list of one."""
     for table in topics if isinstance(topics, list) else [topics]:
         for source, target in (table or {}).items() if isinstance(table, Mapping | None) else ():
@@ -133,26 +135,26 @@ def _topics(into: Imported, topics: object) -> Iterator[tuple[str, str]]:
 
 
 def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
-    """How a cluster is entered."""
+    """TLS and SASL settings of a cluster."""
     auth, tls = bool(table.take("enable_auth")), bool(table.take("enable_tls"))
     names = {"sasl_mechanism": "sasl_mechanism", "username": "sasl_username", "password": "sasl_password"}
     files = {"client_key_path": "ssl_key_file", "client_cert_path": "ssl_certificate_file", "ca_cert_path": "ssl_ca_file"}
-    found = {f"{side}.security_protocol": ("SASL_SSL" if tls else "SASL_PLAINTEXT") if auth else ("SSL" if tls else "PLAINTEXT")}
-    for used, switch, keys in ((auth, "enable_auth", names), (tls, "enable_tls", files)):
+    access = {f"{side}.security_protocol": ("SASL_SSL" if tls else "SASL_PLAINTEXT") if auth else ("SSL" if tls else "PLAINTEXT")}
+    for is_used, switch, keys in ((auth, "enable_auth", names), (tls, "enable_tls", files)):
         for key, setting in keys.items():
             value = table.take(key)
             if value is None:
                 continue
-            if not used:
+            if not is_used:
                 table.note(key, f"{switch} is not set, so kaf-relay does not use it either")
             elif key == "password" and not secret:
-                table.note(key, f"secrets are not printed: give it as REO_{side.upper()}_SASL_PASSWORD, or in a file as REO_{side.upper()}_SASL_PASSWORD_FILE; "
+                table.note(key, f"secrets are not printed: set REO_{side.upper()}_SASL_PASSWORD, or name a file in REO_{side.upper()}_SASL_PASSWORD_FILE; "
                                 "or import with --with-secrets")
             elif key == "sasl_mechanism" and value not in MECHANISMS:
                 table.note(key, f"one of {', '.join(MECHANISMS)} is expected, not {value!r}")
             else:
-                found[f"{side}.{setting}"] = value
-    return found
+                access[f"{side}.{setting}"] = value
+    return access
 
 
 def _servers(table: Table) -> str:
@@ -161,14 +163,14 @@ def _servers(table: Table) -> str:
 
 
 def _source(source: Table, secret: bool) -> None:
-    """The upstream."""
+    """The source cluster."""
     source.into.values["source.bootstrap_servers"] = _servers(source)
     source.into.values |= _access(source, "source", secret)
     source.drop("name", "only a label")
     source.drop("session_timeout", "stage one reads the source without a consumer group")
     if source.take("enable_log"):
-        source.note("enable_log", "clients' own logs: set the raw option debug of librdkafka's clients")
-    source.put("max_wait_time", "source.consumer_options.fetch.max.wait.ms", milliseconds)
+        source.note("enable_log", "for logs of the clients, set librdkafka's raw option debug")
+    source.put("max_wait_time", "source.consumer_options.fetch.max.wait.ms", parse_duration_ms)
     source.drop("max_failovers", "there is nothing to fail over to with --mode single")
     source.end()
 
@@ -177,11 +179,11 @@ def _pool(pool: Table) -> None:
     pool.put("initial_offset", "source.start", lambda offset: OFFSETS[offset])
     if pool.take("backoff_enable") is False:
         pool.drop("backoff_min backoff_max", "backoff_enable is not set, so kaf-relay does not use it either")
-    pool.drop("healthcheck_interval offset_lag_threshold randomize_initial", "of use with --mode failover only")
-    pool.drop("request_timeout backoff_min backoff_max", "a source that does not answer is asked again by Kafka's own client, and followed by a new run")
+    pool.drop("healthcheck_interval offset_lag_threshold randomize_initial", "used only with --mode failover")
+    pool.drop("request_timeout backoff_min backoff_max", "Kafka's own client retries when the source does not answer, and then a new run starts")
     retries = pool.take("max_retries")
     if retries not in (None, -1):
-        pool.note("max_retries", f"{retries}: reo tries without end once it runs; connect_timeout_s bounds the start")
+        pool.note("max_retries", f"{retries}: reo retries without limit once it runs; connect_timeout_s limits the start")
     pool.end()
 
 
@@ -189,26 +191,26 @@ def _target(target: Table, secret: bool) -> None:
     into = target.into
     into.values["destination.bootstrap_servers"] = _servers(target)
     into.values |= _access(target, "destination", secret)
-    target.put("flush_frequency", "producer.linger_ms", lambda duration: min(1000, milliseconds(duration)))
+    target.put("flush_frequency", "producer.linger_ms", lambda duration: min(1000, parse_duration_ms(duration)))
     target.put("compression", "producer.compression_type", str)
     if target.take("enable_idempotency") is False:
-        target.note("enable_idempotency", "false: producers are always idempotent, exactly once needs it")
+        target.note("enable_idempotency", "false: producers are always idempotent, because exactly once needs it")
     acks = target.take("commit_ack_type")
     if acks not in (None, "cluster", "default"):
         target.note("commit_ack_type", f"{acks!r}: always cluster (acks=all); with less, an acknowledged record can be lost")
     retries = target.take("max_retries")
     if retries not in (None, -1):
-        target.note("max_retries", f"{retries}: reo tries without end once it runs")
+        target.note("max_retries", f"{retries}: reo retries without limit once it runs")
     if target.take("enable_log"):
-        target.note("enable_log", "clients' own logs: set the raw option debug of librdkafka's clients")
+        target.note("enable_log", "for logs of the clients, set librdkafka's raw option debug")
     target.drop("name", "only a label")
     target.drop("max_message_bytes", "the topics' max.message.bytes decide")
-    target.drop("batch_size flush_batch_size buffer_size", "batches and buffers are the clients' own; see deduplicator.transaction_records and the raw options")
+    target.drop("batch_size flush_batch_size buffer_size", "the clients decide batches and buffers; see deduplicator.transaction_records and the raw options")
     target.drop("session_timeout request_timeout backoff_enable backoff_min backoff_max", "Kafka's own client retries within producer.delivery_timeout_ms")
     target.end()
 
 
-def _filters(into: Imported, filters: object) -> None:
+def _filters(into: ImportedSettings, filters: object) -> None:
     for name, content in filters.items() if isinstance(filters, Mapping) else ():
         enabled = isinstance(content, Mapping) and content.get("enabled")
-        into.note(f"filters.{name}", "a plug-in in Go cannot be loaded: write the condition anew as a filter of reo's" if enabled else "is not enabled")
+        into.note(f"filters.{name}", "a plug-in in Go cannot be loaded: write its condition as a filter of reo" if enabled else "is not enabled")

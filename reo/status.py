@@ -1,8 +1,9 @@
-"""`reo status`: where every partition stands, how fast it moves, and what the clusters tell of the service; from outside, also when nothing runs.
+"""`reo status`: the offsets, rates and lags of every partition, and what the clusters tell about the service; it also works when nothing runs.
 
-Two looks (`reo.standing`) a second apart give the rates; with `--watch` each further look is compared with the one before. Of the service only its
-consumer group is seen. Stage one is no member of it: that it lives is seen by what it writes, that it does not is never seen. An
-error that ended a process is nowhere in the clusters; what is there is whether a start would go on (`replicator.choice`). What is not known is called so.
+Two snapshots (`reo.snapshot`) a second apart give the rates; with `--watch` each new snapshot is compared with the one
+before. The clusters show only the service's consumer group. Stage one is not a member of it: what it writes shows that it
+runs, and nothing shows that it does not. The clusters do not know the error that ended a process; they tell whether a start
+would continue (`replicator.choice`). What is not known is printed as unknown.
 """
 
 from __future__ import annotations
@@ -21,150 +22,153 @@ from common import candidates, epochs, machine, permissions
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
-from reo import lag, shown
-from reo.shown import aligned
-from reo.standing import Lag, Look, Looker
+from reo import lag, output
+from reo.output import align_columns
+from reo.snapshot import Inspector, Lag, Snapshot
 from replicator import choice
 
-APART_S = 1.0
+SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"
 HEAD = ("partition", "source end", "stage one at", "lag", "seconds", "rate/s", "copied up to", "lag", "seconds", "rate/s", "in all", "seconds")
 
 
 class Status(NamedTuple):
-    """Two looks and what else was asked; `stop` is what a start would stop with, as far as the clusters tell."""
+    """Two snapshots and the group's members; `stop_error` is the error with which a start would stop, as far as the clusters tell."""
 
-    before: Look
-    now: Look
+    before: Snapshot
+    now: Snapshot
     members: Members
-    stop: ReoError | None
+    stop_error: ReoError | None
 
     @property
     def rates(self) -> dict[str, tuple[float, float]]:
-        """By source partition, source offsets per second of stage one and of stage two; a run that begins again at the frontier is no negative rate."""
-        took_s = max(self.now.at - self.before.at, 1e-6)
-        old = {row.source: row for row in self.before.standings}
-        return {str(row.source): (max(0, row.written_to - old[row.source].written_to) / took_s, max(0, row.copied_to - old[row.source].copied_to) / took_s)
-                for row in self.now.standings if row.source in old}
+        """By source partition, source offsets per second of stage one and of stage two; never negative, also when a new run begins again at the frontier."""
+        interval_s = max(self.now.taken_at_s - self.before.taken_at_s, 1e-6)
+        old = {row.source: row for row in self.before.partitions}
+        return {str(row.source): (max(0, row.stage_one_offset - old[row.source].stage_one_offset) / interval_s,
+                                  max(0, row.stage_two_offset - old[row.source].stage_two_offset) / interval_s)
+                for row in self.now.partitions if row.source in old}
 
     def stage_one(self, now_ms: float) -> str:
-        """In words."""
-        wrote = [row.wrote_ms for row in self.now.standings if row.wrote_ms is not None]
-        begun_ms = epochs.time_ms(max((row.epoch for row in self.now.standings), default=0))
-        begun = f"; the newest run began at {datetime.fromtimestamp(begun_ms / 1000, UTC).isoformat(timespec='seconds')} (its epoch)"
-        run = begun if 0 < begun_ms <= now_ms else ""  # one that is ahead of the clock says nothing of when (`common.epochs`)
-        last = f"wrote last {max(0.0, (now_ms - max(wrote)) / 1000):.1f} s ago" if wrote else "nothing of it is on the intermediate topics"
-        if any(one for one, _ in self.rates.values()):
-            return f"runs: it moved between two looks{run}"
+        """For people."""
+        written_ms = [row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None]
+        run_start_ms = epochs.time_ms(max((row.epoch for row in self.now.partitions), default=0))
+        run_start = f"; the newest run started at {datetime.fromtimestamp(run_start_ms / 1000, UTC).isoformat(timespec='seconds')} (its epoch)"
+        run = run_start if 0 < run_start_ms <= now_ms else ""  # an epoch ahead of the clock is not a start time (`common.epochs`)
+        last = f"last wrote {max(0.0, (now_ms - max(written_ms)) / 1000):.1f} s ago" if written_ms else "has written nothing that is on the intermediate topics"
+        if any(stage_one for stage_one, _ in self.rates.values()):
+            return f"runs: it moved between two snapshots{run}"
         return f"{last}{run}; whether it runs is {UNKNOWN}"
 
     def stage_two(self) -> str:
-        """In words."""
+        """For people."""
         if not self.members.partitions:
             return f"does not run: group has no members ({self.members.state})"
-        who = ", ".join(f"{name} with {partitions} partitions" for name, partitions in sorted(self.members.partitions.items()))
-        return f"{'runs' if self.members.state == 'stable' else f'its members share the partitions out ({self.members.state})'}: {who}"
+        members = ", ".join(f"{name} with {partitions} partitions" for name, partitions in sorted(self.members.partitions.items()))
+        return f"{'runs' if self.members.state == 'stable' else f'the group is rebalancing ({self.members.state})'}: {members}"
 
     def progress(self) -> str:
-        """In words."""
-        behind = lag.parts(self.now.standings)[2]
-        rate = sum(two for _, two in self.rates.values())
+        """For people."""
+        copy_lag = lag.total_lags(self.now.partitions)[2]
+        rate = sum(stage_two for _, stage_two in self.rates.values())
         if rate:
             return f"{rate:,.0f} records/s are copied"
-        if not behind.records:
+        if not copy_lag.records:
             return "all is copied"
-        return f"nothing was copied between two looks ({self.now.at - self.before.at:.1f} s apart), and {behind.records} records wait"
+        interval_s = self.now.taken_at_s - self.before.taken_at_s
+        return f"nothing was copied between two snapshots ({interval_s:.1f} s apart), and {copy_lag.records} records wait"
 
-    def undecided(self) -> list[str]:
-        """Transactions that were open in both looks; each is normal while it is short."""
-        held_back = [f"{place} at the source: a transaction is open from offset {offset} on, in both looks; what is behind it cannot be copied yet"
-                     for place, offset in self.now.held_back.items() if self.before.held_back.get(place) == offset]
-        return [*held_back, *(f"{place}: a transaction is open from offset {offset} on, in both looks"
-                              for place, offset in self.now.undecided.items() if self.before.undecided.get(place) == offset)]
+    def open_transactions(self) -> list[str]:
+        """Transactions that are open in both snapshots; this is normal for a short time."""
+        at_source = [f"{place} at the source: a transaction is open from offset {offset} on, in both snapshots; records behind it cannot be copied yet"
+                     for place, offset in self.now.open_at_source.items() if self.before.open_at_source.get(place) == offset]
+        return [*at_source, *(f"{place}: a transaction is open from offset {offset} on, in both snapshots"
+                              for place, offset in self.now.open_at_destination.items() if self.before.open_at_destination.get(place) == offset)]
 
 
 class Watcher:
-    """Looks again and again."""
+    """Takes one snapshot after the other."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = candidates.answering(settings)
         self.failover = settings.failover
-        self.looker = Looker(self.settings)
-        self.before = self.looker.look()
+        self.inspector = Inspector(self.settings)
+        self.before = self.inspector.take_snapshot()
 
-    def next(self) -> Status:
-        """Another look, held against the one before."""
-        now = self.looker.look()
+    def take_status(self) -> Status:
+        """Take a new snapshot and pair it with the one before."""
+        now = self.inspector.take_snapshot()
         before, self.before = self.before, now
-        return Status(before, now, self.looker.group.members(), self._stop(now))
+        return Status(before, now, self.inspector.group.members(), self._find_stop_error(now))
 
-    def _stop(self, now: Look) -> ReoError | None:
-        """With several candidates the next one is asked: none of them alone is a reason to stop."""
+    def _find_stop_error(self, now: Snapshot) -> ReoError | None:
+        """The error with which a start would stop. With several candidates there is none: a start would try the next candidate."""
         try:
             if now.frontiers and not self.failover:
                 choice.only(self.settings, now.sources, now.frontiers)
-        except ReoError as stop:
-            return stop
+        except ReoError as error:
+            return error
         return None
 
 
-def words(settings: Settings, status: Status) -> list[str]:
-    """What is to be said of the service."""
+def describe_service(settings: Settings, status: Status) -> list[str]:
+    """The lines about the service."""
     return [
-        f"{settings.application}: {', '.join(map(str, status.now.sources)) or 'no source topic fits the patterns'}",
+        f"{settings.application}: {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}",
         f"stage one   {status.stage_one(machine.time() * 1000)}",
         f"stage two   {status.stage_two()}",
         f"progress    {status.progress()}",
-        f"last error  {UNKNOWN}: the log of the service has it" + (f". A start would stop now: {status.stop}" if status.stop else ""),
-        *(f"open        {text}" for text in status.undecided()),
+        f"last error  {UNKNOWN}: the log of the service has it" + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
+        *(f"open        {text}" for text in status.open_transactions()),
     ]
 
 
-def table(status: Status) -> list[str]:
-    """Where the partitions stand."""
+def format_table(status: Status) -> list[str]:
+    """The lines about the partitions."""
     rates = status.rates
-    rows = [_row(str(row.source), (row.source_end, row.written_to, row.copied_to if row.frontier else "not begun"), (row.one, row.two, row.both),
-                 rates.get(str(row.source), (0, 0))) for row in status.now.standings]
-    in_all = sum(one for one, _ in rates.values()), sum(two for _, two in rates.values())
-    return aligned([HEAD, *rows, _row("total", ("", "", ""), lag.parts(status.now.standings), in_all)], numbers_from=1)
+    rows = [_row(str(row.source), (row.source_end, row.stage_one_offset, row.stage_two_offset if row.frontier else "not begun"),
+                 (row.stage_one_lag, row.stage_two_lag, row.copy_lag), rates.get(str(row.source), (0, 0))) for row in status.now.partitions]
+    total_rates = sum(stage_one for stage_one, _ in rates.values()), sum(stage_two for _, stage_two in rates.values())
+    return align_columns([HEAD, *rows, _row("total", ("", "", ""), lag.total_lags(status.now.partitions), total_rates)], numbers_from=1)
 
 
-def _row(name: str, stands: tuple[object, object, object], lags: tuple[Lag, Lag, Lag], rates: tuple[float, float]) -> tuple[str, ...]:
-    one, two, both = lags
-    return (name, str(stands[0]), str(stands[1]), str(one.records), lag.seconds(one), f"{rates[0]:.0f}",
-            str(stands[2]), str(two.records), lag.seconds(two), f"{rates[1]:.0f}", str(both.records), lag.seconds(both))
+def _row(name: str, offsets: tuple[object, object, object], lags: tuple[Lag, Lag, Lag], rates: tuple[float, float]) -> tuple[str, ...]:
+    stage_one, stage_two, copy = lags
+    return (name, str(offsets[0]), str(offsets[1]), str(stage_one.records), lag.format_seconds(stage_one), f"{rates[0]:.0f}",
+            str(offsets[2]), str(stage_two.records), lag.format_seconds(stage_two), f"{rates[1]:.0f}", str(copy.records), lag.format_seconds(copy))
 
 
-def facts(settings: Settings, status: Status) -> dict[str, Any]:
-    """For JSON; `last_error` is null because the clusters do not know it."""
+def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
+    """For JSON. `last_error` is always null: the clusters do not know it."""
     rates = status.rates
     return {
         "application": settings.application, "stage_one": status.stage_one(machine.time() * 1000), "stage_two": status.stage_two(),
         "progress": status.progress(), "group": {"state": status.members.state, "members": status.members.partitions},
-        "last_error": None, "would_stop": shown.facts(status.stop), "source_undecided": {str(place): offset for place, offset in status.now.held_back.items()},
-        "undecided": {str(place): offset for place, offset in status.now.undecided.items()},
+        "last_error": None, "would_stop": output.error_to_dict(status.stop_error),
+        "source_undecided": {str(place): offset for place, offset in status.now.open_at_source.items()},
+        "undecided": {str(place): offset for place, offset in status.now.open_at_destination.items()},
         "partitions": [{
-            "topic": row.source.topic, "partition": row.source.partition, "source_end": row.source_end, "stage_one_offset": row.written_to,
-            "frontier": row.frontier.rule.frontier if row.frontier else None, "epoch": row.epoch or None, "stage_one_wrote_ms": row.wrote_ms,
-            "lag": lag.facts((row.one, row.two, row.both)),
-            "rate": dict(zip(("stage_one", "stage_two"), rates.get(str(row.source), (0.0, 0.0)), strict=True))} for row in status.now.standings],
-        "lag": lag.facts(lag.parts(status.now.standings)),
+            "topic": row.source.topic, "partition": row.source.partition, "source_end": row.source_end, "stage_one_offset": row.stage_one_offset,
+            "frontier": row.frontier.rule.frontier if row.frontier else None, "epoch": row.epoch or None, "stage_one_wrote_ms": row.last_written_ms,
+            "lag": lag.lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag)),
+            "rate": dict(zip(("stage_one", "stage_two"), rates.get(str(row.source), (0.0, 0.0)), strict=True))} for row in status.now.partitions],
+        "lag": lag.lags_to_dict(lag.total_lags(status.now.partitions)),
     }
 
 
 def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> int:
-    """The sub-command: exit code 0 when everything could be looked at, whatever it looks like. `--watch` goes on until it is interrupted."""
+    """The sub-command: exit code 0 when the clusters could be read, whatever the state is. `--watch` continues until it is interrupted."""
     console = Console()
     try:
         permissions.check(settings, "status")
         watcher = Watcher(settings)
-        again = watch and (console.is_terminal or as_json)
-        with Live(Text(""), console=console, auto_refresh=False) if again and not as_json else nullcontext() as screen:
-            machine.sleep(APART_S)
-            _show(settings, watcher.next(), as_json, screen)
-            while again:
+        repeat = watch and (console.is_terminal or as_json)
+        with Live(Text(""), console=console, auto_refresh=False) if repeat and not as_json else nullcontext() as screen:
+            machine.sleep(SNAPSHOT_INTERVAL_S)
+            _show(settings, watcher.take_status(), as_json, screen)
+            while repeat:
                 machine.sleep(every_s)
-                _show(settings, watcher.next(), as_json, screen)
+                _show(settings, watcher.take_status(), as_json, screen)
     except ReoError as error:
         print(f"reo status: {error}", file=sys.stderr)
         return error.exit_code
@@ -175,10 +179,11 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
 
 
 def _show(settings: Settings, status: Status, as_json: bool, screen: Live | None) -> None:
-    """A line of JSON, a table that stays in place, or lines."""
+    """Print a line of JSON, a table that is redrawn in place, or lines."""
     if as_json:
-        print(orjson.dumps(facts(settings, status)).decode(), flush=True)
+        print(orjson.dumps(status_to_dict(settings, status)).decode(), flush=True)
     elif screen is not None:
-        screen.update(Group(Text("\n".join(words(settings, status))), Text("\n".join(table(status)), no_wrap=True, overflow="crop")), refresh=True)
+        service, table = "\n".join(describe_service(settings, status)), "\n".join(format_table(status))
+        screen.update(Group(Text(service), Text(table, no_wrap=True, overflow="crop")), refresh=True)
     else:
-        print("\n".join([*words(settings, status), *table(status)]))
+        print("\n".join([*describe_service(settings, status), *format_table(status)]))

@@ -1,8 +1,8 @@
-"""The service: both stages, or one of them, as child processes that are started again when they die.
+"""The service: runs both stages, or one of them, as child processes, and restarts them when they die.
 
-It holds no state and takes no part in the copy, so it may die too: the kernel kills its children then. A child's exit code says
-all: 0 is done, a code of `common.errors.Stop` ends the service with the same code, everything else is a restart after a backoff.
-A child that lives but gives no sign of life is killed, which makes it the same case.
+It has no state and does not take part in the copy, so it may die too: then the kernel kills its children. A child's exit
+code decides: 0 means done, a code of `common.errors.Stop` ends the service with the same code, every other code means a
+restart after a backoff. A child that sends no heartbeats is killed and then restarted in the same way.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import before_start, events, health
-from reo.at_end import AtEnd
+from reo import events, health, startup
+from reo.drain import Drain
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
 BACKOFF_FIRST_S = 0.2
-BACKOFF_MOST_S = 30.0
+BACKOFF_MAX_S = 30.0
 HEALTHY_S = 60.0
 STOP_S = 8.0
-LAST_WORDS_S = 1.0
-WATCHDOG_EVERY_S = 5.0
-MENDED_BY_WAITING = ClusterUnreachable.exit_code
-"""At the start of the service a silent cluster is a wrong address; later it is an outage."""
+OUTPUT_TIMEOUT_S = 1.0
+WATCHDOG_INTERVAL_S = 5.0
+OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
+"""A cluster that does not answer at the start of the service means a wrong address; later it means an outage, and a restart waits for it."""
 PACKAGES = Path(__file__).parent.parent
 
 
 def ends_service(code: int, stop_at_end: bool) -> bool:
     """Whether the service ends with this exit code of a child; otherwise the child is started again."""
-    return (code == 0 and stop_at_end) or (code in stop_codes() and code != MENDED_BY_WAITING)
+    return (code == 0 and stop_at_end) or (code in stop_codes() and code != OUTAGE_EXIT_CODE)
 
 
 @dataclass(slots=True)
 class Child:
-    """One process of a stage, and how often it has died lately."""
+    """One process of a stage, and the backoff of its next restart."""
 
     stage: str
     worker: int
@@ -67,55 +67,57 @@ class Child:
 
 @dataclass
 class Supervisor:
-    """Runs the children in a temporary folder that goes with it; `ended` is the exit code once it is known."""
+    """Runs the children in a temporary folder, which it deletes at the end; `exit_code` is None until it is known."""
 
     settings: Settings
     stages: Sequence[str]
     stopping: Stopping
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="reo-")))
     children: list[Child] = field(default_factory=list)
-    told: list[threading.Thread] = field(default_factory=list)
-    """What children say (`reo.events`)."""
-    ended: int | None = None
+    output_threads: list[threading.Thread] = field(default_factory=list)
+    """They forward the children's output (`reo.events`)."""
+    exit_code: int | None = None
 
     def run(self) -> int:
-        """Until told to stop, or an end that a restart does not mend; returns the exit code."""
+        """Run until told to stop, or until a child ends with a code that a restart cannot repair; returns the exit code."""
         try:
-            places = before_start.asked(self.settings, self.stages, self.stopping)
+            places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0
-            at_end = AtEnd(self.settings, places) if self.settings.stop_at_end and "replicator" not in self.stages else None
+            is_alone = "replicator" not in self.stages
+            drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
             (self.folder / "metrics").mkdir()
-            self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._workers(stage))]  # none of them is ready
-            port = health.serve(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"), self.processes)
+            self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
+            port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
+                                       self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
-            watchdog_at = machine.monotonic() + WATCHDOG_EVERY_S
-            while self.ended is None and not self.stopping():
+            watchdog_at = machine.monotonic() + WATCHDOG_INTERVAL_S
+            while self.exit_code is None and not self.stopping():
                 for child in self.children:
-                    self._tend(child)
+                    self._update_child(child)
                 if machine.monotonic() >= watchdog_at:
-                    watchdog_at = machine.monotonic() + WATCHDOG_EVERY_S
-                    self._watchdog()
-                if at_end and at_end.reached():
-                    self.ended = 0
+                    watchdog_at = machine.monotonic() + WATCHDOG_INTERVAL_S
+                    self._kill_hanging()
+                if drain and drain.is_complete():
+                    self.exit_code = 0
                 machine.sleep(TICK_S)
-            return self.ended or 0
+            return self.exit_code or 0
         finally:
             self._stop_all()
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def processes(self) -> Iterable[tuple[str, str, float]]:
-        """The processes that should live, for `reo.health`."""
+        """The processes that should run, for `reo.health`."""
         return [(child.stage, str(child.worker), child.started) for child in self.children]
 
-    def _workers(self, stage: str) -> int:
+    def _count_workers(self, stage: str) -> int:
         return self.settings.number("deduplicator.workers") if stage == "deduplicator" else 1
 
-    def _tend(self, child: Child) -> None:
-        """Start it when it is due; look at how it ended when it did."""
+    def _update_child(self, child: Child) -> None:
+        """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
             if machine.monotonic() >= child.start_at:
-                self._start(child)
+                self._start_child(child)
             return
         code = child.process.poll()
         if code is None:
@@ -126,18 +128,18 @@ class Supervisor:
         child.process = None
         if ends_service(code, self.settings.stop_at_end):
             if code:
-                log.error("%s ended with exit code %d, which a restart does not mend: the service ends", child.name, code)
+                log.error("%s ended with exit code %d, which a restart cannot repair: the service ends", child.name, code)
             else:
-                log.info("%s has copied all there was", child.name)
-            self.ended = code
+                log.info("%s has copied all records that existed at the start", child.name)
+            self.exit_code = code
         else:
-            log.warning("%s ended (%s); it is started again in %.1f s", child.name,
+            log.warning("%s ended (%s); it restarts in %.1f s", child.name,
                         signal.Signals(-code).name if code < 0 else f"exit code {code}", child.backoff_s)
             health.RESTARTS.labels(child.stage).inc()
             child.start_at = machine.monotonic() + child.backoff_s
-            child.backoff_s = min(BACKOFF_MOST_S, child.backoff_s * 2)
+            child.backoff_s = min(BACKOFF_MAX_S, child.backoff_s * 2)
 
-    def _start(self, child: Child) -> None:
+    def _start_child(self, child: Child) -> None:
         inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
         environment = inherited | self.settings.as_environment() | {
             "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"), "TMPDIR": str(self.folder),
@@ -147,31 +149,31 @@ class Supervisor:
         child.process = subprocess.Popen([sys.executable, "-m", child.stage, str(child.worker)], env=environment, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
         if child.process.stdout:
-            self.told.append(events.follow(child.process.stdout, child.stage))
+            self.output_threads.append(events.forward_output(child.process.stdout, child.stage))
         child.started = machine.time()
         child.starts += 1
         log.info("%s started, process %d", child.name, child.process.pid)
 
-    def _watchdog(self) -> None:
-        """Kill what hangs: a call into a client can, and only a new process mends it."""
-        metrics = health.registry(str(self.folder / "metrics"))
+    def _kill_hanging(self) -> None:
+        """Kill each child that hangs: a call of a client can hang, and only a new process repairs that."""
+        registry = health.build_registry(str(self.folder / "metrics"))
         for child in self.children:
-            if child.process and health.health(metrics, [(child.stage, str(child.worker), child.started)]).silent:
-                log.error("%s gave no sign of life for %.0f s; it is killed and started again", child.name, health.SILENT_S)
+            if child.process and health.assess_health(registry, [(child.stage, str(child.worker), child.started)]).silent:
+                log.error("%s gave no sign of life for %.0f s; it is killed and restarted", child.name, health.SILENT_S)
                 child.process.kill()
 
     def _stop_all(self) -> None:
-        """SIGTERM to all, and SIGKILL to those that need longer than STOP_S."""
-        living = [(child, child.process) for child in self.children if child.process is not None]
-        for _, process in living:
+        """Send SIGTERM to all children, and SIGKILL to those that need longer than STOP_S."""
+        running = [(child, child.process) for child in self.children if child.process is not None]
+        for _, process in running:
             process.terminate()
         deadline = machine.monotonic() + STOP_S
-        for child, process in living:
+        for child, process in running:
             try:
                 process.wait(max(0.0, deadline - machine.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning("%s did not stop in %.0f s and is killed; what it had open is aborted by its successor", child.name, STOP_S)
+                log.warning("%s did not stop in %.0f s and is killed; its successor aborts its open transaction", child.name, STOP_S)
                 process.kill()
                 process.wait()
-        for thread in self.told:
-            thread.join(LAST_WORDS_S)
+        for thread in self.output_threads:
+            thread.join(OUTPUT_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The copy in PostgreSQL as `reo verify` reads it: a table's rows in order of their source offsets, in the form of consumed messages."""
+"""The copy in PostgreSQL as `reo verify` reads it: the rows of a table ordered by source offset, with the interface of consumed messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from common.settings import Settings
 SELECT = """
 SELECT source_offset, timestamp_ms, key, value, header_names, header_values FROM {} WHERE partition = %s AND source_offset >= %s ORDER BY source_offset"""
 LAST_PARTITION = "SELECT max(partition) FROM {}"
-FETCHED = 1000
+FETCH_ROWS = 1000
 
 
 class Columns(NamedTuple):
-    """What is asked for."""
+    """The columns of SELECT."""
 
     source_offset: int
     timestamp_ms: int
@@ -31,72 +31,72 @@ class Columns(NamedTuple):
     header_values: list[bytes | None] | None
 
 
-class Row:
-    """As `common.records.Consumed`; its offset is the source's."""
+class TableRow:
+    """A row with the interface of `common.records.Consumed`; its offset is the source's."""
 
     def __init__(self, place: Place, columns: Columns) -> None:
         self.place = place
         self.columns = columns
 
     def topic(self) -> str:
-        """The table."""
+        """The table's name."""
         return self.place.topic
 
     def partition(self) -> int:
-        """The source's."""
+        """The source partition."""
         return self.place.partition
 
     def offset(self) -> int:
-        """The source's."""
+        """The source offset."""
         return self.columns.source_offset
 
     def key(self) -> bytes | None:
-        """None is a null key."""
+        """None for a null key."""
         return self.columns.key
 
     def value(self) -> bytes | None:
-        """None is a tombstone."""
+        """None for a tombstone."""
         return self.columns.value
 
     def headers(self) -> Headers | None:
-        """In order."""
+        """In their order."""
         return list(zip(self.columns.header_names or [], self.columns.header_values or [], strict=True))
 
     def timestamp(self) -> tuple[int, int]:
-        """The kind is not kept."""
+        """The timestamp type is not stored: always 0."""
         return 0, self.columns.timestamp_ms
 
     def error(self) -> None:
-        """It is always a record."""
+        """None: a row is never an error event."""
 
 
-def reading(settings: Settings, names: Collection[str]) -> Callable[[Place, int], Generator[Consumed]]:
-    """A partition's rows from a source offset on; TopicMissing when one of these tables is not there."""
+def open_tables(settings: Settings, names: Collection[str]) -> Callable[[Place, int], Generator[Consumed]]:
+    """Connect; returns what reads the rows of a partition from a source offset on. TopicMissing when one of these tables does not exist."""
     session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
     for name in names:
         if not postgresql.is_there(session, postgresql.table(settings, name)):
             raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
 
-    def rows(place: Place, begin: int) -> Generator[Consumed]:
+    def read_rows(place: Place, begin: int) -> Generator[Consumed]:
         try:
             with session.transaction(), session.cursor(name="verify") as cursor:
-                cursor.itersize = FETCHED
+                cursor.itersize = FETCH_ROWS
                 cursor.execute(sql.SQL(SELECT).format(postgresql.table(settings, place.topic)), [place.partition, begin], binary=True)
                 for row in cursor:
-                    yield Row(place, Columns(*row))
-        except psycopg.Error as failed:
-            raise postgresql.translate(failed, f"reading the table of {place}") from None
-    return rows
+                    yield TableRow(place, Columns(*row))
+        except psycopg.Error as error:
+            raise postgresql.translate(error, f"reading the table of {place}") from None
+    return read_rows
 
 
-def partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
-    """How many partitions each table has rows of, counted from 0 to the last one; TopicMissing when one of the tables is not there."""
-    reading(settings, names)
+def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
+    """The number of partitions in each table: the highest one that has a row, and 1. TopicMissing when one of the tables does not exist."""
+    open_tables(settings, names)
     session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
     try:
         last = {name: session.execute(sql.SQL(LAST_PARTITION).format(postgresql.table(settings, name))).fetchone() for name in names}
-    except psycopg.Error as failed:
-        raise postgresql.translate(failed, f"reading the tables {', '.join(names)}") from None
+    except psycopg.Error as error:
+        raise postgresql.translate(error, f"reading the tables {', '.join(names)}") from None
     finally:
         session.close()
     return {name: row[0] + 1 if row and row[0] is not None else 0 for name, row in last.items()}

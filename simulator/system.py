@@ -14,7 +14,7 @@ from common.errors import ReoError
 from common.routes import Place
 from common.settings import Settings
 from deduplicator import worker
-from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MOST_S, ends_service
+from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
 from replicator import stage
 from simulator import filtered, logs, operator
 from simulator.candidates import Source
@@ -209,7 +209,7 @@ class System:
 
     def _restart_later(self, child: Child) -> None:
         self.schedule.after(child.backoff_s, lambda: self.start(child))
-        child.backoff_s = min(BACKOFF_MOST_S, 2 * child.backoff_s)
+        child.backoff_s = min(BACKOFF_MAX_S, 2 * child.backoff_s)
 
     def stop(self) -> None:
         """SIGTERM to all."""

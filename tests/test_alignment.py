@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from common.errors import CopyDiffers, FrontierLost
 from reo import alignment
-from reo.alignment import Sides, how_far
-from reo.stretch import ends_of
+from reo.alignment import AlignmentInput, find_last_copied
+from reo.sequence_search import find_ends
 
 LETTERS = st.text("abc", max_size=30)
 GAP = 3
@@ -52,13 +52,13 @@ class Message:
 
 
 def sides(source: Sequence[Message], destination: Sequence[Message], source_whole: bool = True, destination_whole: bool = True,
-          from_beginning: bool = True, stretch_max: int = 100, zero_timestamp_ms: int = 0) -> Sides:
+          from_beginning: bool = True, tail_max: int = 100, zero_timestamp_ms: int = 0) -> AlignmentInput:
     """Readings of two lists."""
     def reading(messages: Sequence[Message]) -> Generator[Message]:
         yield from messages
 
-    return Sides("copy-0", lambda: reading(source), lambda: reading(destination), source_whole, destination_whole,  # type: ignore[arg-type]
-                 from_beginning, zero_timestamp_ms, stretch_max)
+    return AlignmentInput("copy-0", lambda: reading(source), lambda: reading(destination), source_whole, destination_whole,  # type: ignore[arg-type]
+                 from_beginning, zero_timestamp_ms, tail_max)
 
 
 def records(letters: str, gap: int = 1) -> list[Message]:
@@ -70,14 +70,14 @@ def records(letters: str, gap: int = 1) -> list[Message]:
 def test_in_step_from_the_beginning_repeated_records_are_no_question(letters: str, copied: int) -> None:
     """Both sides whole: the frontier is the last copied record's, however often records are repeated."""
     source = records(letters, GAP)
-    found = how_far(sides(source, records(letters[:copied])))
+    found = find_last_copied(sides(source, records(letters[:copied])))
     copied = min(copied, len(letters))
     assert (found.source_offset, found.compared) == ((copied - 1) * GAP, copied) if found else copied == 0
 
 
 @given(st.text("abc", min_size=1, max_size=30), st.tuples(*[st.integers(0, 29)] * 4), st.integers(1, 30))
 @settings(max_examples=3000, deadline=None)
-def test_what_is_found_is_always_the_truth(letters: str, numbers: tuple[int, int, int, int], stretch_max: int) -> None:
+def test_what_is_found_is_always_the_truth(letters: str, numbers: tuple[int, int, int, int], tail_max: int) -> None:
     """A copy begun anywhere, the beginning of either side deleted: an answer is the right one, or there is none. Equal records abound.
 
     The frontier's record is still at the source here; where it might not be, DISTINCT_MIN stands before an answer (tested below).
@@ -89,10 +89,10 @@ def test_what_is_found_is_always_the_truth(letters: str, numbers: tuple[int, int
     source, destination = records(letters, GAP)[source_gone:], records(copy)[destination_gone:]
     alignment.DISTINCT_MIN, before = 1, alignment.DISTINCT_MIN
     try:
-        found = how_far(sides(source, destination, source_gone == 0, destination_gone == 0, from_beginning=False, stretch_max=stretch_max))
+        found = find_last_copied(sides(source, destination, source_gone == 0, destination_gone == 0, from_beginning=False, tail_max=tail_max))
     except FrontierLost:
         places = [end for end in range(1, len(source) + 1) if fits(source, destination, end, source_gone == 0)]
-        tails = ends_of([hash(record.content) for record in source], [hash(record.content) for record in destination[-stretch_max:]], source_gone > 0, 99)
+        tails = find_ends([hash(record.content) for record in source], [hash(record.content) for record in destination[-tail_max:]], source_gone > 0, 99)
         assert len(places) > 1 or len(tails) > alignment.CANDIDATES_MAX
         return
     finally:
@@ -110,11 +110,11 @@ def fits(source: Sequence[Message], destination: Sequence[Message], end: int, so
 
 @given(st.text("ab", max_size=40), st.text("ab", min_size=1, max_size=12), st.booleans())
 @settings(max_examples=2000, deadline=None)
-def test_every_place_of_a_stretch_is_found(stream: str, stretch: str, begun_within: bool) -> None:
-    """Against the naive search; with `begun_within` also where the stream begins in the middle of the stretch."""
+def test_every_match_of_a_sequence_is_found(stream: str, tail: str, starts_within: bool) -> None:
+    """Against the naive search; with `starts_within` also where the stream begins in the middle of the tail."""
     naive = [end for end in range(1, len(stream) + 1)
-             if (end >= len(stretch) and stream[end - len(stretch):end] == stretch) or (begun_within and end < len(stretch) and stretch.endswith(stream[:end]))]
-    assert ends_of([ord(letter) for letter in stream], [ord(letter) for letter in stretch], begun_within, 100) == naive
+             if (end >= len(tail) and stream[end - len(tail):end] == tail) or (starts_within and end < len(tail) and tail.endswith(stream[:end]))]
+    assert find_ends([ord(letter) for letter in stream], [ord(letter) for letter in tail], starts_within, 100) == naive
 
 
 @pytest.mark.parametrize("other", [Message("x", 2), Message("c", 2, 5), Message("c", 2, more=(("a", None),))])
@@ -124,29 +124,29 @@ def test_a_foreign_record_is_shown(other: Message) -> None:
     destination = [*records("ab"), other]
     for from_beginning in (True, False):
         with pytest.raises(CopyDiffers, match="destination offset 2"):
-            how_far(sides(source, destination, from_beginning=from_beginning))
+            find_last_copied(sides(source, destination, from_beginning=from_beginning))
 
 
 def test_a_foreign_record_before_the_stretch_is_shown() -> None:
     """The last records stand at the source in one place, but one before them is another: the walk over the whole finds it."""
     with pytest.raises(CopyDiffers, match="destination offset 2"):
-        how_far(sides(records("abcdefgh"), records("abxdef"), from_beginning=False, stretch_max=3))
+        find_last_copied(sides(records("abcdefgh"), records("abxdef"), from_beginning=False, tail_max=3))
 
 
 def test_more_records_than_the_source_has() -> None:
     """A destination that goes on where the source ends, or where the source is empty, is not its copy."""
     with pytest.raises(CopyDiffers, match="the source ends after 2 equal records, the destination goes on at offset 2"):
-        how_far(sides(records("ab"), records("abc")))
+        find_last_copied(sides(records("ab"), records("abc")))
     with pytest.raises(CopyDiffers, match="the source ends after 0"):
-        how_far(sides([], records("a")))
-    with pytest.raises(CopyDiffers, match="only 3 records lead there, and 5"):
-        how_far(sides(records("cde"), records("abcde"), from_beginning=False, stretch_max=2))
+        find_last_copied(sides([], records("a")))
+    with pytest.raises(CopyDiffers, match="only 3 records up to there, and the destination has 5"):
+        find_last_copied(sides(records("cde"), records("abcde"), from_beginning=False, tail_max=2))
 
 
 def test_many_places_are_refused_before_they_are_walked() -> None:
-    """The stretch stands in eight places, the whole in the first and in the last of them: looking at the first few only would find one."""
+    """The tail stands in eight places, the whole in the first and in the last of them: looking at the first few only would find one."""
     with pytest.raises(FrontierLost, match="more than 5 places"):
-        how_far(sides(records("ba" + "xa" * 6 + "ba"), records("ba"), from_beginning=False, stretch_max=1))
+        find_last_copied(sides(records("ba" + "xa" * 6 + "ba"), records("ba"), from_beginning=False, tail_max=1))
 
 
 def test_few_different_records_prove_nothing_where_the_source_lost_its_beginning() -> None:
@@ -154,23 +154,23 @@ def test_few_different_records_prove_nothing_where_the_source_lost_its_beginning
     for letters, believed in (("abcdefghi", False), ("abcdefghij", True)):
         source, destination = records(letters + "xyz", GAP), records("vw" + letters)
         if believed:
-            assert how_far(sides(source, destination, source_whole=False)) == (9 * GAP, 11, 10, 12)
+            assert find_last_copied(sides(source, destination, source_whole=False)) == (9 * GAP, 11, 10, 12)
         else:
             with pytest.raises(FrontierLost, match="only 9 different records"):
-                how_far(sides(source, destination, source_whole=False))
+                find_last_copied(sides(source, destination, source_whole=False))
 
 
 def test_an_empty_destination_is_nothing_copied_only_if_nothing_was_deleted() -> None:
     """Retention that took everything leaves no answer."""
-    assert how_far(sides(records("abc"), [])) is None
-    assert how_far(sides(records("abc"), [], from_beginning=False)) is None
+    assert find_last_copied(sides(records("abc"), [])) is None
+    assert find_last_copied(sides(records("abc"), [], from_beginning=False)) is None
     with pytest.raises(FrontierLost, match="retention"):
-        how_far(sides(records("abc"), [], destination_whole=False))
+        find_last_copied(sides(records("abc"), [], destination_whole=False))
 
 
 def test_a_replaced_zero_timestamp_is_the_same_record() -> None:
     """With destination.zero_timestamp=one the copy of 1970-01-01T00:00:00.000Z has 1 ms; without it, it is a difference."""
     source, destination = [Message("a", 7, 0)], [Message("a", 0, 1)]
-    assert how_far(sides(source, destination, zero_timestamp_ms=1)) == (7, 0, 1, 1)
+    assert find_last_copied(sides(source, destination, zero_timestamp_ms=1)) == (7, 0, 1, 1)
     with pytest.raises(CopyDiffers, match="timestamp"):
-        how_far(sides(source, destination))
+        find_last_copied(sides(source, destination))

@@ -27,7 +27,7 @@ def parsers(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Ite
                 yield from parsers(inner, (*words, word))
 
 
-ALL = [(words, parser) for words, parser in parsers(arguments.parser())]
+ALL = [(words, parser) for words, parser in parsers(arguments.build_parser())]
 NAMES = [" ".join(("reo", *words)) for words, _ in ALL]
 RESULTS = {"check", "status", "lag", "verify", "recover", "inspect", "topics", "config show", "offsets translate", "demo"}
 """Commands that print a result."""
@@ -44,7 +44,7 @@ def test_help_begins_with_examples_that_work(words: tuple[str, ...], parser: arg
         command = re.split(r" {3,}|\||&&| > ", example.strip().partition("reo ")[2])[0]
         given = shlex.split(command)
         if given != ["COMMAND", "--help"]:
-            arguments.parser().parse_args(given)
+            arguments.build_parser().parse_args(given)
 
 
 @pytest.mark.parametrize(("words", "parser"), ALL, ids=NAMES)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from common import settings as reo_settings
 from common.routes import Place
-from reo import compared, newest, side_by_side
-from reo.compared import Comparison
+from reo import compacted, comparison, parallel
+from reo.comparison import Comparison
 from reo.verify import verify
 from tests.commands import ESCAPE, as_json, on_a_terminal, reo
 from tests.judge import Record
@@ -85,9 +85,9 @@ def test_going_on_where_it_was(clusters: Clusters, topic: str, tmp_path: Path) -
     assert f"({2 * RECORDS - 1} more were compared before): exact" in text
     clusters.destination.delete(topic)
     clusters.destination.create(topic, PARTITIONS)
-    assert "of another copy of it" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+    assert "or its copy was recreated" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
     file.write_text("[]")
-    assert "cannot be read as what reo verify writes" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
+    assert "is not a file that reo verify has written" in reo(clusters, topic, "verify", "--resume", str(file), exit_code=2).stderr
 
 
 def test_what_was_compared_is_not_read_again(clusters: Clusters, topic: str, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_copy_that_began_later(clusters: Clusters, topic: str) -> None:
 
 def test_processes_beside_each_other(clusters: Clusters, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same results as in one process, and all progress is told."""
-    monkeypatch.setattr(side_by_side, "WORTH_IT", 0)
+    monkeypatch.setattr(parallel, "PARALLEL_RECORDS_MIN", 0)
     records = spread(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, records[:-1])
     told: list[int] = []
@@ -233,7 +233,7 @@ SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 def test_lists_of_any_size_are_compared_as_records_are(left: str, right: str, left_sizes: list[int], right_sizes: list[int]) -> None:
     """The first place where the two differ, and whether they do, is that of the letters, however the readers cut them into lists."""
     result = Comparison(Place("t", 0), -2, -2)
-    compared.compare(batches(messages(left, 3), left_sizes), batches(messages(right, 2), right_sizes), result, 0, lambda _: None)  # type: ignore[arg-type]
+    comparison.compare_in_step(batches(messages(left, 3), left_sizes), batches(messages(right, 2), right_sizes), result, 0, lambda _: None)  # type: ignore[arg-type]
     equal = next((place for place, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), min(len(left), len(right)))
     assert (result.equal, bool(result.difference)) == (equal, left != right)
     assert result.source_offset == (3 * equal if left != right and equal < len(left) else None)
@@ -245,7 +245,7 @@ def test_places_are_compared_where_a_row_has_one() -> None:
     """The same records in rows of other source offsets: a difference for a table, none for a topic."""
     for places_too, equal in ((False, 3), (True, 1)):
         result = Comparison(Place("t", 0), -2, -2)
-        compared.compare(batches(messages("aba", 3), [2]), batches(messages("aba", 2), [1]), result, 0, lambda _: None, places_too)  # type: ignore[arg-type]
+        comparison.compare_in_step(batches(messages("aba", 3), [2]), batches(messages("aba", 2), [1]), result, 0, lambda _: None, places_too)  # type: ignore[arg-type]
         assert (result.equal, bool(result.difference)) == (equal, places_too)
     assert result.difference == "the record of source offset 3 is in the row of 2"
 
@@ -279,7 +279,7 @@ def test_the_newest_of_each_key_with_any_memory(left: list[tuple[str, int]], rig
         return {key: value for key, (letter, value) in last.items() if letter.islower()}
 
     result = Comparison(Place("t", 0), -2, -2)
-    newest.compare(lambda: batches(keyed(left), [3]), lambda: batches(keyed(right), [2]), result, 0, keys_max)  # type: ignore[arg-type, return-value]
+    compacted.compare_newest(lambda: batches(keyed(left), [3]), lambda: batches(keyed(right), [2]), result, 0, keys_max)  # type: ignore[arg-type, return-value]
     assert bool(result.difference) == (naive(left) != naive(right))
     if not result.difference:
         assert result.equal == len(naive(left))

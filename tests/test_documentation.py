@@ -153,7 +153,7 @@ def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     beginnings = tuple(f"REO_{setting.name.upper().replace('.', '_')}_" for setting in SETTINGS if setting.kind == "options")
     used = set(re.findall(r"\bREO_[A-Z0-9_]*[A-Z0-9]\b", page.read_text()))
     assert {name for name in used - known - NO_SETTINGS if not name.startswith(beginnings)} == set()
-    words = {words.split()[0] for words, _, _ in interfaces.commands(arguments.parser())}
+    words = {words.split()[0] for words, _, _ in interfaces.commands(arguments.build_parser())}
     assert set(re.findall(r"`reo ([a-z]+)", page.read_text())) <= words
 
 

@@ -15,8 +15,8 @@ from tests.kafka import Clusters, spread
 from tests.recovering import FIRST, LEAVES_AT_ONCE, PARTITIONS, commits, copied, nobody_is_in, set_back
 from tests.service import settings
 from tests.stage_one import frontiers_are_made
-from tests.test_alike import change
 from tests.test_bad_input import deaf_address
+from tests.test_config_drift import change
 
 Setup = Callable[[Clusters, str], dict[str, str]]
 
@@ -36,7 +36,7 @@ def test_a_new_copy(clusters: Clusters, topic: str) -> None:
     assert (said["exit_code"], said["errors"], found(said, "error"), found(said, "warning")) == (0, 0, [], [])
     made = found(said, "ok", "topic ")
     assert len(made) == 2
-    assert all(text.startswith(f"does not exist: it would be made with {PARTITIONS} partitions") and "retention.ms=-1" in text for text in made)
+    assert all(text.startswith(f"does not exist: it would be created with {PARTITIONS} partitions") and "retention.ms=-1" in text for text in made)
     begin, = found(said, "ok", "frontier")
     assert begin.endswith(f"would begin at source offsets 0=0, 1=0; {FIRST} offsets to copy")
     assert len(found(said, "ok", "source cluster")) == len(found(said, "ok", "destination cluster")) == 1
@@ -134,7 +134,7 @@ def beyond_the_end(clusters: Clusters, topic: str) -> dict[str, str]:
     (too_many_replicas, 13, "TopicsUnfit", "topics.replication_factor"),
     (never_in_sync, 13, "TopicsUnfit", "min.insync.replicas=2 and 1 replicas"),
     (cycle, 14, "Cycle", "the same topic of the same cluster"),
-    (brief_session, 2, "SettingsInvalid", "deduplicator.session_timeout_ms is 1000, and the destination takes 6000"),
+    (brief_session, 2, "SettingsInvalid", "deduplicator.session_timeout_ms is 1000, and the destination accepts 6000"),
     (filled, 22, "FrontierLost", "has no frontier"),
     (beyond_the_end, 2, "SettingsInvalid", "source.start asks for offset 7"),
 ], ids=lambda value: value.__name__ if callable(value) else None)
@@ -181,7 +181,7 @@ def test_each_error_of_a_copy_that_stands(clusters: Clusters, topic: str, start:
     before = everything(clusters.destination, topic)
     well = as_json(clusters, topic, "check")
     assert everything(clusters.destination, topic) == before
-    assert found(well, "ok", "frontier")[0].endswith(f"would go on at source offsets 0={FIRST // PARTITIONS}, 1={FIRST // PARTITIONS}; 0 offsets to copy")
+    assert found(well, "ok", "frontier")[0].endswith(f"would continue at source offsets 0={FIRST // PARTITIONS}, 1={FIRST // PARTITIONS}; 0 offsets to copy")
     assert found(well, "ok", "consumer group")[0].endswith("stage two does not run")
     assert found(well, "ok", "source behind")
     harm(clusters, topic)
@@ -204,8 +204,8 @@ def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
     warned = [finding for finding in said["findings"] if finding["level"] == "warning"]
     assert (said["errors"], said["warnings"]) == (0, len(warned))
     for words in ("of up to 1000000: a larger record stops the copy", "message.max.bytes=1000, and the source takes", "records older than 60 s are deleted",
-                  "message.timestamp.before.max.ms=3600000", "cleanup.policy=compact,delete, and delete is wanted",
-                  "retention.ms=3600000, and -1 is wanted", "max.message.bytes=2000001, and 2004096 is wanted"):
+                  "message.timestamp.before.max.ms=3600000", "cleanup.policy=compact,delete, and delete is expected",
+                  "retention.ms=3600000, and -1 is expected", "max.message.bytes=2000001, and 2004096 is expected"):
         assert [finding["to_do"] for finding in warned if words in finding["seen"]], words
     assert all(finding["to_do"] for finding in warned)
 
@@ -226,7 +226,7 @@ def test_while_the_service_runs(clusters: Clusters, standing: str, start: Start)
     said = reo(clusters, standing, "check").stdout.splitlines()
     service.stop()
     assert {line.split()[0] for line in said[:-1]} == {"ok"}
-    assert said[-1] == "0 errors, 0 warnings: it can run; nothing was changed"
+    assert said[-1] == "0 errors, 0 warnings: the service can run; nothing was changed"
     assert [line for line in said if "consumer group: " in line and line.endswith("the service runs")]
     assert ESCAPE in on_a_terminal(settings(clusters, standing, {}), "check")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from reo.events import NOISE, event
+from reo.events import NOISE, to_event
 from tests.conftest import Start
 from tests.kafka import ROOT, Clusters, spread, until
 from tests.service import Service, kill
@@ -71,13 +71,13 @@ def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, star
 
 def test_what_is_no_event_becomes_one() -> None:
     """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event is passed on as it is."""
-    said = orjson.loads(event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
+    said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
     assert set(said) >= ALWAYS
     assert (said["level"], said["stage"]) == ("WARNING", "replicator")
     assert said["event"].startswith("# A fatal error has ")
-    assert orjson.loads(event(b"17\n", "replicator") or b"")["event"] == "17"
-    assert [event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (len(NOISE) + 2)
-    assert event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'
+    assert orjson.loads(to_event(b"17\n", "replicator") or b"")["event"] == "17"
+    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (len(NOISE) + 2)
+    assert to_event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'
 
 
 def test_the_jvm_speaks_json_too() -> None:

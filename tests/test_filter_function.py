@@ -125,7 +125,7 @@ def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
         said = subprocess.run([sys.executable, "-m", "reo", command], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | service.environment, capture_output=True,
                               text=True, timeout=120, check=False)
         assert said.returncode == 31, said.stdout + said.stderr
-        assert "with filter.function it is not to have just what the source has" in said.stderr
+        assert "filter.function is set, so the copy differs from the source as intended" in said.stderr
 
 
 def test_a_parked_topic_that_is_a_destination_is_refused(clusters: Clusters, topic: str, start: Start) -> None:

@@ -125,13 +125,13 @@ def test_every_offset_has_its_place(clusters: Clusters, copied: Copy) -> None:
     for offset in range(max(ends.values()) + 1):
         at = {partition: min(offset, end) for partition, end in ends.items()}
         commit(clusters.source, copied.topic, "every", at)
-        translation.look()
+        translation.translate()
         for row in translation.rows:
             partition = row.source.partition
             unread = [number for number, (place, _) in enumerate(copied.source[partition]) if place >= at[partition]]
             there = copied.destination[partition]
             expected = there[unread[0]][0] if unread else there[-1][0] + 1
-            assert (row.refused, row.destination_offset) == (None, expected), f"partition {partition}, source offset {at[partition]}"
+            assert (row.refusal, row.destination_offset) == (None, expected), f"partition {partition}, source offset {at[partition]}"
             differing += expected != at[partition]
     assert differing > max(ends.values()), "the offsets of both sides are the same: nothing was translated"
 
@@ -207,7 +207,7 @@ def test_a_group_ahead_of_the_copy_waits(clusters: Clusters, topic: str, start: 
     commit(clusters.source, topic, "ahead", {1: before[1] + 2})
     refused = translate(clusters, topic, "ahead", "--apply")
     assert refused.returncode == 32
-    assert f"{topic}-1: the group stands at offset {before[1] + 2}" in refused.stderr
+    assert f"{topic}-1: the group is at offset {before[1] + 2}" in refused.stderr
     assert "refused (OffsetUntranslatable)" in refused.stdout
     assert committed(clusters.destination, topic, "ahead") == {}
     copy(clusters, topic, service, before)
@@ -217,7 +217,7 @@ def test_a_group_ahead_of_the_copy_waits(clusters: Clusters, topic: str, start: 
     assert {partition: [record for _, record in records] for partition, records in rest.items()} == {
         partition: [record for _, record in records] for partition, records in shown.items()}
     commit(clusters.source, topic, "beyond", {0: 10_000})
-    assert "what it would read next is not there" in translate(clusters, topic, "beyond").stderr
+    assert "the record that it would read next is not there" in translate(clusters, topic, "beyond").stderr
     service.stop()
 
 
@@ -239,7 +239,7 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
     commit(clusters.source, topic, "below", {0: 3, 1: 3})
     refused = translate(clusters, topic, "below")
     assert refused.returncode == 32
-    assert f"{topic}-0: the group stands at offset 3, the source has 4 to " in refused.stderr
+    assert f"{topic}-0: the group is at offset 3, the source has 4 to " in refused.stderr
     deleted(clusters.destination, topic, {1: 8})
     refused = translate(clusters, topic, "below")
     assert f"{topic}-1 has " in refused.stderr

@@ -57,7 +57,7 @@ def test_a_new_copy(clusters: Clusters, database: Server, topic: str) -> None:
     check = said(clusters, database, topic, "check")
     assert (found(check, "error"), found(check, "warning")) == ([], [])
     assert found(check, "ok", "destination database")[0].endswith(f"database {DATABASE}, user {USER}")
-    assert found(check, "ok", f"table {topic}") == ["does not exist: it would be made"]
+    assert found(check, "ok", f"table {topic}") == ["does not exist: it would be created"]
     assert [finding["about"] for finding in check["findings"] if finding["about"].startswith("topic ")] == [f"topic {topic}-proxy"]
     assert not [finding for finding in check["findings"] if finding["about"].startswith(("retention", "timestamps", "destination transactions"))]
     assert found(check, "ok", "frontier")[0].endswith("would begin at source offsets 0=0, 1=0; 100 offsets to copy")
@@ -121,7 +121,7 @@ def test_each_error_before_a_copy(clusters: Clusters, database: Server, topic: s
     errors = [finding for finding in check["findings"] if finding["level"] == "error"]
     assert {(finding["error"], finding["exit_code"]) for finding in errors} == {(error, exit_code)}
     assert any(words in finding["seen"] for finding in errors)
-    assert found(check, "warning", "frontier") == ["could not be looked at, it is in the database"]
+    assert found(check, "warning", "frontier") == ["cannot be checked, it is in the database"]
 
 
 def foreign_row(clusters: Clusters, database: Server, topic: str) -> None:
@@ -151,8 +151,8 @@ def test_each_error_of_a_copy_that_stands(clusters: Clusters, database: Server, 
     copied_before(clusters, database, topic, start)
     nobody_is_in(clusters.destination, topic)
     well = said(clusters, database, topic, "check")
-    assert found(well, "ok", f"table {topic}")[0].startswith("is there")
-    assert found(well, "ok", "frontier")[0].endswith("the destination has what it says; the copy would go on at source offsets 0=50, 1=50; 100 offsets to copy")
+    assert found(well, "ok", f"table {topic}")[0].startswith("exists")
+    assert found(well, "ok", "frontier")[0].endswith("the destination confirms it; the copy would continue at source offsets 0=50, 1=50; 100 offsets to copy")
     harm(clusters, database, topic)
     check = said(clusters, database, topic, "check", exit_code=exit_code)
     assert [finding["error"] for finding in check["findings"] if finding["level"] == "error"] == [error]
@@ -163,7 +163,7 @@ def test_the_database_knows_what_the_group_lost(clusters: Clusters, database: Se
     """A deleted group is no beginning: the copy would go on, and does. While the service runs, and changes what it likes, its members are named."""
     again = copied_before(clusters, database, topic, start)
     lose_the_frontier(clusters.destination, topic)
-    assert "the group what the database has" in found(said(clusters, database, topic, "check"), "ok", "frontier")[0]
+    assert "the group lost its commit and the database has it" in found(said(clusters, database, topic, "check"), "ok", "frontier")[0]
     service = start(topic, "deduplicator", **again)
     frontiers_are_made(service, PARTITIONS)
     assert found(as_json(clusters, topic, "check", **again), "ok", "consumer group")[0].endswith("the service runs")

@@ -12,7 +12,7 @@ from common.errors import ClusterUnreachable, ReoError
 from common.probe import Probe
 from common.pulse import BEAT_S, Pulse
 from common.routes import Place
-from reo.health import LATE_S, SILENT_S, health, with_late
+from reo.health import LATE_S, SILENT_S, assess_health, mark_late_not_ready
 
 HERE = Place("orders-proxy", 0)
 
@@ -100,8 +100,8 @@ def test_what_is_late_is_not_ready(clock: Clock, monkeypatch: pytest.MonkeyPatch
                                    silent: list[str], not_ready: list[str]) -> None:
     """A process that is stuck in a call keeps the last thing that it said; it is not believed, neither by /readyz nor in /metrics."""
     monkeypatch.setattr("reo.health.time", SimpleNamespace(time=clock))
-    metrics = with_late(gauges(clock, age_s, ready, reason), clock.now)
-    found = health(cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)])
+    metrics = mark_late_not_ready(gauges(clock, age_s, ready, reason), clock.now)
+    found = assess_health(cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)])
     assert (found.silent, found.not_ready) == (silent, not_ready)
     assert metrics[1].samples[0].value == (0.0 if not_ready else 1.0)
 

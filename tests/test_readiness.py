@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from common.settings import load
-from reo import before_start, health
+from reo import health, startup
 from reo.supervisor import Supervisor
 from tests.conftest import Start
 from tests.kafka import Cluster, Clusters, spread, until
@@ -85,10 +85,10 @@ def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.Monk
     def serve(*asked: Any) -> int:
         seen.append(list(asked[3]()))
         raise InterruptedError
-    monkeypatch.setattr(before_start, "asked", lambda *_: [])
-    monkeypatch.setattr(health, "serve", serve)
+    monkeypatch.setattr(startup, "prepare_clusters", lambda *_: [])
+    monkeypatch.setattr(health, "start_server", serve)
     with pytest.raises(InterruptedError):
         Supervisor(load(GOOD | {"REO_DEDUPLICATOR_WORKERS": "2"}), ("deduplicator", "replicator"), lambda: False).run()
     assert seen == [[("deduplicator", "0", 0.0), ("deduplicator", "1", 0.0), ("replicator", "0", 0.0)]]
-    found = health.health(CollectorRegistry(), seen[0])
+    found = health.assess_health(CollectorRegistry(), seen[0])
     assert (found.silent, len(found.not_ready)) == ([], 3)

@@ -284,5 +284,5 @@ def test_without_a_destination_there_is_nothing_to_recover(clusters: Clusters, t
     clusters.source.create(topic, PARTITIONS)
     refused = recover(clusters, topic, "--apply")
     assert refused.returncode == 11
-    assert "nothing is to be recovered" in refused.stderr
+    assert "there is nothing to recover" in refused.stderr
     assert clusters.destination.partitions(topic) == clusters.destination.partitions(f"{topic}-proxy") == 0

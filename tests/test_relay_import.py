@@ -10,7 +10,7 @@ import pytest
 
 from common.settings import load
 from reo import cli
-from reo.relay_import import imported, merged, milliseconds
+from reo.relay_import import import_settings, merge_tables, parse_duration_ms
 
 FULL = """
 [app]
@@ -152,22 +152,22 @@ def test_no_key_is_dropped_unsaid() -> None:
     same_without: set[KeyPath] = {("sources", 0, "enable_tls"), ("sources", 0, "enable_log"), ("source_pool", "max_retries"), ("source_pool", "backoff_enable"),
                                   ("filters", "test", "path"), ("filters", "test", "config")}
     inside = {path for path in keys(tree()) if path[:2] == ("sources", 1)}
-    whole = imported(tree())
+    whole = import_settings(tree())
     for path in keys(tree()) - same_without - inside:
-        without = imported(pruned(tree(), path))
+        without = import_settings(pruned(tree(), path))
         assert (without.values, without.topics, without.notes) != (whole.values, whole.topics, whole.notes), path
 
 
 @pytest.mark.parametrize(("change", "key", "why"), [
-    ("[app]\nlog_levle = 1", "app.log_levle", "no key of kaf-relay"),
-    ("[extra]\na = 1", "extra", "no key of kaf-relay"),
+    ("[app]\nlog_levle = 1", "app.log_levle", "unknown key of kaf-relay"),
+    ("[extra]\na = 1", "extra", "unknown key of kaf-relay"),
     ("app = 5", "app", "a table is expected"),
     ("sources = 5", "sources[0]", "a table is expected"),
     ('[topics]\norders = "copy:x"', "topics.orders", "destination:partition is expected"),
     ('[source_pool]\ninitial_offset = "middle"', "source_pool.initial_offset", "no counterpart"),
     ('[app]\nlog_level = "loud"', "app.log_level", "no counterpart"),
     ('[app]\nmetrics_server_addr = "7081"', "app.metrics_server_addr", "host:port or :port"),
-    ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without end"),
+    ("[source_pool]\nmax_retries = 3", "source_pool.max_retries", "without limit"),
     ("[target]\nenable_idempotency = false", "target.enable_idempotency", "always"),
     ('[target]\ncommit_ack_type = "tcp"', "target.commit_ack_type", "acks=all"),
     ('[target]\nusername = "a"', "target.username", "enable_auth is not set"),
@@ -180,7 +180,7 @@ def test_no_key_is_dropped_unsaid() -> None:
 ])
 def test_what_can_not_be_expressed_is_named(change: str, key: str, why: str) -> None:
     """The key, and the reason or what to do."""
-    found = dict(imported(tree(change)).notes)
+    found = dict(import_settings(tree(change)).notes)
     assert why in found[key]
 
 
@@ -195,16 +195,16 @@ def test_secrets_are_printed_when_they_are_asked_for(capsys: pytest.CaptureFixtu
 
 def test_several_files_are_merged_as_kaf_relay_does() -> None:
     """Tables key by key, lists whole; the later file wins."""
-    assert merged([tree("a = 1\n[t]\nx = 1\ny = 1\n[[l]]\nz = 1"), tree("[t]\nx = 2\n[[l]]\nz = 2")]) == tree("a = 1\n[t]\nx = 2\ny = 1\n[[l]]\nz = 2")
+    assert merge_tables([tree("a = 1\n[t]\nx = 1\ny = 1\n[[l]]\nz = 1"), tree("[t]\nx = 2\n[[l]]\nz = 2")]) == tree("a = 1\n[t]\nx = 2\ny = 1\n[[l]]\nz = 2")
 
 
 @pytest.mark.parametrize(("text", "ms"), [("10ms", 10), ("1m30s", 90_000), ("1.5h", 5_400_000), ("2s", 2000), ("500us", 0)])
 def test_durations_are_gos(text: str, ms: int) -> None:
     """As time.ParseDuration reads them; a number without a unit is none."""
-    assert milliseconds(text) == ms
+    assert parse_duration_ms(text) == ms
     for wrong in ("10", "ms", "1 s", "", 10):
         with pytest.raises(ValueError, match="a duration like 100ms"):
-            milliseconds(wrong)
+            parse_duration_ms(wrong)
 
 
 def test_a_file_that_can_not_be_read_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
 from common.errors import LagsBehind
-from reo.lag import Lag, check
+from reo.lag import Lag, check_limits
 from reo.status import Watcher
 from tests.commands import COMMAND_S, ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.conftest import Start
@@ -109,9 +109,9 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
     clusters.copied(topic, 2 * FIRST)
     until(lambda: all(service.metric("reo_frontier_offset", topic=topic, partition=str(partition)) == 2 * HALF - 1 for partition in range(PARTITIONS)),
           "the frontiers are there")
-    seen = watcher.next()
+    seen = watcher.take_status()
     service.stop()
-    took_s = seen.now.at - seen.before.at
+    took_s = seen.now.taken_at_s - seen.before.taken_at_s
     assert [tuple(round(rate * took_s) for rate in rates) for rates in seen.rates.values()] == [(HALF, HALF)] * PARTITIONS
     assert seen.stage_one(time.time() * 1000).startswith("runs")
     assert seen.progress().endswith("records/s are copied")
@@ -161,7 +161,7 @@ def test_watching(clusters: Clusters, topic: str, start: Start) -> None:
 def test_how_far_behind_is_too_far() -> None:
     """Both bounds are said when both are exceeded; a bound itself is allowed; seconds that are not known exceed nothing."""
     for lag in (Lag(5, 2.0), Lag(5, None), Lag(0, 0.0)):
-        check(lag, 5, 2.0)
-    check(Lag(10**9, 10.0**9), None, None)
+        check_limits(lag, 5, 2.0)
+    check_limits(Lag(10**9, 10.0**9), None, None)
     with pytest.raises(LagsBehind, match=r"6 records, more than --max-records 5 and by 2\.1 seconds, more than --max-seconds 2"):
-        check(Lag(6, 2.1), 5, 2.0)
+        check_limits(Lag(6, 2.1), 5, 2.0)

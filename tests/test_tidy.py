@@ -36,8 +36,8 @@ ASK_THE_MACHINE_ITSELF = {
     "reo/events.py": {"threading"},  # of a pipe from a real process
     "reo/supervisor.py": {"threading"},  # these are joined
     "reo/health.py": {"threading", "time"},  # of a real port
-    "reo/before_start.py": {"multiprocessing"},  # for what can abort
-    "reo/side_by_side.py": {"multiprocessing"},  # of a command that reads with several processors
+    "reo/startup.py": {"multiprocessing"},  # for what can abort
+    "reo/parallel.py": {"multiprocessing"},  # of a command that reads with several processors
 }
 SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))
            and "demo" not in path.relative_to(ROOT).parts]

@@ -88,11 +88,11 @@ def test_nothing_compared_is_nothing_shown(clusters: Clusters, topic: str) -> No
     emptied = verify(clusters, topic)
     assert f"{topic}-1: the records before source offset 5 and destination offset 5" in emptied.stdout
     nowhere = reo_with(several(clusters, topic, f"^{topic}-nowhere.*"), "verify", exit_code=None)
-    assert "no source topic fits" in nowhere.stderr
+    assert "no source topic matches" in nowhere.stderr
     for done in (never, emptied, nowhere):
         assert done.returncode == 37, done.stdout + done.stderr
         assert "0 records compared in " in done.stdout
-        assert done.stdout.endswith("nothing is shown\n")
+        assert done.stdout.endswith("nothing is proved\n")
         assert "exact" not in done.stdout
 
 

@@ -1,11 +1,11 @@
-"""What `reo check` looks at before anything runs, a module for each kind of fact; none of them changes anything.
+"""The checks of `reo check`, one module for each subject; none of them changes anything.
 
-In the order of the answer:
+In the order of the output:
 
-    clusters.py     both clusters answer; what their brokers can do; how the destination's are set
-    topics.py       the three topics of each route: cycles, partitions, what would be made
-    fitness.py      and how they are set: sizes, retention, timestamps, replicas
-    database.py     where copies are tables: the database, its user's rights, the tables
-    frontier.py     how far the copy is, and whether a start would take it
-    findings.py     one line of the answer, and how all of them are said
+    clusters.py        both clusters answer; what their brokers support; how the destination's brokers are configured
+    topics.py          the three topics of each route: cycles, partitions, what would be created
+    topic_settings.py  and their configuration: sizes, retention, timestamps, replicas
+    database.py        for copies to tables: the database, its user's privileges, the tables
+    frontier.py        how far the copy is, and whether a start would continue it
+    findings.py        one line of the output, and how all of them are printed
 """

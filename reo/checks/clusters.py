@@ -1,9 +1,9 @@
-"""Both clusters from outside: do they answer, what can their brokers do, and are the destination's set as a copy needs them.
+"""Both clusters: do they answer, which API versions do their brokers support, and are the destination's brokers configured as a copy needs.
 
-What a broker can do it says to every client (KIP-35), release by release more: librdkafka writes it into its log when it is asked to (`debug=feature`),
-and nowhere else. How brokers are set may be seen with DescribeConfigs on the cluster, which a copy does not need: without it that is not
-known, and said so. There is no admin request for a transaction coordinator in this client, so transactions are judged by what brokers can do,
-by their log of transactions (`__transaction_state`), and by these settings.
+A broker tells every client its API versions (KIP-35). librdkafka writes them only to its log, with `debug=feature`. The
+broker configuration needs DescribeConfigs on the cluster, which a copy does not need: without it the check reports that the
+configuration is unknown. This client has no admin request for a transaction coordinator, so transactions are judged by the
+API versions, by the transaction state log (`__transaction_state`), and by the broker configuration.
 """
 
 from __future__ import annotations
@@ -23,109 +23,109 @@ from common.settings import Settings
 from common.upstreams import Cluster
 from reo.checks.findings import Finding, failed, ok, warning
 
-SAYS = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
+API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
 FETCH, OFFSET_FETCH, TXN_OFFSET_COMMIT, GROUP_HEARTBEAT = 1, 9, 28, 68
-"""Kafka's numbers of requests (its protocol guide)."""
+"""API keys (Kafka protocol guide)."""
 NEEDED = {"source": {FETCH: (10, "2.1")}, "destination": {TXN_OFFSET_COMMIT: (3, "2.5"), OFFSET_FETCH: (7, "2.5")}}
-"""By request: the version that is needed, and the release that brought it (KIP-110, KIP-447)."""
+"""By API key: the version that is needed, and the first release with it (KIP-110, KIP-447)."""
 TRANSACTIONS = "__transaction_state"
 FRONTIER_BYTES = 300
-"""A frontier has about 200."""
+"""An upper bound: a frontier has about 200."""
 
 
 @dataclass(slots=True)
-class Abilities:
-    """A client's log that keeps what brokers say they can do: request → the highest version that all of them know."""
+class ApiVersionsLog:
+    """A client's log that collects the brokers' API versions: API key → the highest version that all brokers support."""
 
     versions: dict[int, int] = field(default_factory=dict)
 
     def log(self, _level: int, form: str, *more: object) -> None:
         """Called by confluent-kafka."""
-        found = SAYS.search(form % more if more else form)
-        if found:
-            request, version = map(int, found.groups())
-            self.versions[request] = min(version, self.versions.get(request, version))
+        match = API_VERSION_LINE.search(form % more if more else form)
+        if match:
+            api_key, version = map(int, match.groups())
+            self.versions[api_key] = min(version, self.versions.get(api_key, version))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterDescription:
     """A cluster that answers."""
 
     cluster_id: str
     brokers: int
     settings: Mapping[str, str] | None
-    """Of one of its brokers; None when they may not be seen."""
+    """The configuration of one of its brokers; None when it may not be described."""
 
 
-def look(settings: Settings, cluster: Cluster) -> Seen:
-    """Ask a cluster who it is; ClusterUnreachable or AccessRefused when it does not say."""
+def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription:
+    """Describe a cluster; ClusterUnreachable or AccessRefused when it does not answer."""
     client, timeout_s = admin(cluster, settings), settings.number("connect_timeout_s")
 
-    def ask() -> Seen:
-        found = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
-        return Seen(found.cluster_id, len(found.nodes), _broker_settings(client, found.nodes[0].id))
-    return once_reachable(cluster, client, timeout_s, ask)
+    def describe() -> ClusterDescription:
+        answer = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
+        return ClusterDescription(answer.cluster_id, len(answer.nodes), _read_broker_settings(client, answer.nodes[0].id))
+    return once_reachable(cluster, client, timeout_s, describe)
 
 
-def _broker_settings(client: AdminClient, broker: int) -> dict[str, str] | None:
+def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | None:
     resource = ConfigResource(ResourceType.BROKER, str(broker))
     try:
         entries = client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
-    except KafkaException as refused:
-        if refused.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+    except KafkaException as failure:
+        if failure.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
             return None
         raise
     return {name: str(entry.value) for name, entry in entries.items()}
 
 
-def abilities(settings: Settings, cluster: Cluster) -> dict[int, int]:
-    """What its brokers can do, by request; empty when the client did not hear it."""
-    heard = Abilities()
-    client = admin(cluster, settings, debug="feature", log_level=7, logger=heard)
-    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()  # brokers say it when they are connected to
-    client.poll(0.1)  # hands over what was logged
-    return heard.versions
+def read_api_versions(settings: Settings, cluster: Cluster) -> dict[int, int]:
+    """The API versions of its brokers; empty when the client logged none."""
+    client_log = ApiVersionsLog()
+    client = admin(cluster, settings, debug="feature", log_level=7, logger=client_log)
+    client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()  # brokers send their versions when a client connects
+    client.poll(0.1)  # delivers the log lines
+    return client_log.versions
 
 
-def check_abilities(settings: Settings, cluster: Cluster) -> Iterator[Finding]:
+def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding]:
     """Whether the brokers are new enough."""
     about = f"{cluster.name} brokers"
     try:
-        known = abilities(settings, cluster)
-    except KafkaException as silent:
-        yield failed(about, translate(silent.args[0], f"asking the {cluster.name} cluster what it can do"))
+        versions = read_api_versions(settings, cluster)
+    except KafkaException as failure:
+        yield failed(about, translate(failure.args[0], f"reading the API versions of the {cluster.name} cluster"))
         return
-    if not known:
-        yield warning(about, "they did not say which requests they know", "look up their version: the source needs 2.1, the destination 2.5")
+    if not versions:
+        yield warning(about, "they did not report their API versions", "look up their release: the source needs Kafka 2.1, the destination 2.5")
         return
-    wanting = sorted({release for request, (version, release) in NEEDED[cluster.name].items() if known.get(request, -1) < version})
-    if wanting:
-        yield failed(about, TopicsUnfit(f"the {cluster.name} cluster's brokers are older than Kafka {wanting[-1]}, which is needed. Upgrade them"))
-    elif cluster.name == "destination" and settings.text("deduplicator.group_protocol") == "consumer" and known.get(GROUP_HEARTBEAT, -1) < 1:
+    missing_releases = sorted({release for api_key, (version, release) in NEEDED[cluster.name].items() if versions.get(api_key, -1) < version})
+    if missing_releases:
+        yield failed(about, TopicsUnfit(f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]}, which is needed. Upgrade them"))
+    elif cluster.name == "destination" and settings.text("deduplicator.group_protocol") == "consumer" and versions.get(GROUP_HEARTBEAT, -1) < 1:
         yield failed(about, SettingsInvalid("deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it to classic"))
     else:
         yield ok(about, f"they are new enough (at least Kafka {max(release for _, release in NEEDED[cluster.name].values())})")
 
 
-def check_transactions(settings: Settings, seen: Seen) -> Iterator[Finding]:
-    """Whether the destination's transaction coordinators are there (a copy to tables has no transactions of Kafka's), and whether its brokers take ours."""
+def check_transactions(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
+    """Whether the destination has transaction coordinators (a copy to tables needs none), and whether its brokers accept reo's transactions."""
     about, in_kafka = "destination transactions", not tables.named(settings)
     try:
         if in_kafka:
-            yield _transaction_log(settings, seen)
-    except ReoError as wrong:
-        yield failed(about, wrong)
-    if seen.settings is None:
+            yield _check_transaction_log(settings, destination)
+    except ReoError as error:
+        yield failed(about, error)
+    if destination.settings is None:
         timeout = f"transaction.max.timeout.ms at least {settings.number('deduplicator.transaction_timeout_ms')}, " if in_kafka else ""
-        yield warning("destination broker settings", "they may not be seen: DescribeConfigs on the cluster is not allowed",
+        yield warning("destination broker settings", "unknown: DescribeConfigs on the cluster is not allowed",
                       f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES}, unclean.leader.election.enable=false")
         return
-    found = list(_broker_findings(settings, seen.settings))
-    yield from found or [ok("destination broker settings", "time-outs and offset metadata fit this copy")]
+    findings = list(_check_broker_settings(settings, destination.settings))
+    yield from findings or [ok("destination broker settings", "timeouts and the size of offset metadata fit this copy")]
 
 
-def _transaction_log(settings: Settings, seen: Seen) -> Finding:
-    """The topic that coordinators keep transactions in."""
+def _check_transaction_log(settings: Settings, destination: ClusterDescription) -> Finding:
+    """The internal topic in which transaction coordinators store transactions."""
     about = "destination transactions"
     client = admin(settings.destination, settings)
     try:
@@ -133,50 +133,50 @@ def _transaction_log(settings: Settings, seen: Seen) -> Finding:
     except KafkaException as failure:
         code = failure.args[0].code()
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return ok(about, f"{TRANSACTIONS} may not be seen, which a copy does not need; whether its partitions have leaders is not known")
+            return ok(about, f"{TRANSACTIONS} may not be described, which a copy does not need; whether its partitions have leaders is unknown")
         if code != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise translate(failure.args[0], f"describing {TRANSACTIONS}") from None
-        return _not_made_yet(about, seen)
+        return _check_missing_transaction_log(about, destination)
     leaderless = [partition.id for partition in topic.partitions if partition.leader is None or partition.leader.id < 0]
     if leaderless:
-        raise ClusterUnreachable(f"{len(leaderless)} of the {len(topic.partitions)} partitions of {TRANSACTIONS} have no leader: transactions that belong "
-                                 "there wait until their brokers are back. Start these brokers")
-    return ok(about, f"coordinators are there: the {len(topic.partitions)} partitions of {TRANSACTIONS} have leaders")
+        raise ClusterUnreachable(f"{len(leaderless)} of the {len(topic.partitions)} partitions of {TRANSACTIONS} have no leader: transactions of these "
+                                 "partitions wait until their brokers are back. Start these brokers")
+    return ok(about, f"there are coordinators: the {len(topic.partitions)} partitions of {TRANSACTIONS} have leaders")
 
 
-def _not_made_yet(about: str, seen: Seen) -> Finding:
-    wanted = int((seen.settings or {}).get("transaction.state.log.replication.factor", 0))
-    if wanted > seen.brokers:
-        raise TopicsUnfit(f"the destination never had a transaction, and cannot have one: transaction.state.log.replication.factor is {wanted}, and it has "
-                          f"{seen.brokers} brokers. Set it, and transaction.state.log.min.isr, to what the brokers can hold")
-    return ok(about, f"there never was one: {TRANSACTIONS} is made with the first")
+def _check_missing_transaction_log(about: str, destination: ClusterDescription) -> Finding:
+    replicas = int((destination.settings or {}).get("transaction.state.log.replication.factor", 0))
+    if replicas > destination.brokers:
+        raise TopicsUnfit(f"the destination never had a transaction, and cannot have one: transaction.state.log.replication.factor is {replicas}, and it has "
+                          f"{destination.brokers} brokers. Set it, and transaction.state.log.min.isr, to at most the number of brokers")
+    return ok(about, f"there was none yet: the first one creates {TRANSACTIONS}")
 
 
-def _broker_findings(settings: Settings, brokers: Mapping[str, str]) -> Iterator[Finding]:
-    """Where the destination's brokers refuse what this copy asks for, or may lose it."""
+def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> Iterator[Finding]:
+    """The settings with which the destination's brokers refuse requests of this copy, or may lose its records."""
     about = "destination broker settings"
     transaction_ms, session_ms = settings.number("deduplicator.transaction_timeout_ms"), settings.number("deduplicator.session_timeout_ms")
     classic = settings.text("deduplicator.group_protocol") == "classic"
-    number = _numbers(brokers)
+    number = _number_reader(brokers)
     if not tables.named(settings) and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
         yield failed(about, SettingsInvalid(f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's transaction.max.timeout.ms "
-                                            f"{brokers['transaction.max.timeout.ms']}: stage two would be refused. Lower the one or raise the other"))
-    least, most = number("group.min.session.timeout.ms", 0), number("group.max.session.timeout.ms", session_ms)
-    if classic and not least <= session_ms <= most:
-        yield failed(about, SettingsInvalid(f"deduplicator.session_timeout_ms is {session_ms}, and the destination takes {least} to {most} "
+                                            f"{brokers['transaction.max.timeout.ms']}: the brokers would refuse stage two. Lower one or raise the other"))
+    min_ms, max_ms = number("group.min.session.timeout.ms", 0), number("group.max.session.timeout.ms", session_ms)
+    if classic and not min_ms <= session_ms <= max_ms:
+        yield failed(about, SettingsInvalid(f"deduplicator.session_timeout_ms is {session_ms}, and the destination accepts {min_ms} to {max_ms} "
                                             "(group.min.session.timeout.ms, group.max.session.timeout.ms)"))
     if number("offset.metadata.max.bytes", BYTES_MAX) < FRONTIER_BYTES:
         yield failed(about, TopicsUnfit(f"the destination's offset.metadata.max.bytes is {brokers['offset.metadata.max.bytes']}: a frontier has up to "
                                         f"{FRONTIER_BYTES}. Set it to the default, 4096"))
     if not classic and "consumer" not in brokers.get("group.coordinator.rebalance.protocols", "consumer"):
-        yield failed(about, SettingsInvalid("deduplicator.group_protocol=consumer is switched off at the destination "
+        yield failed(about, SettingsInvalid("deduplicator.group_protocol=consumer is not enabled at the destination "
                                             "(group.coordinator.rebalance.protocols): set it to classic"))
     if brokers.get("unclean.leader.election.enable") == "true":
-        yield warning(about, "unclean.leader.election.enable=true: a broker that lags may become leader, and committed records and frontiers are lost",
-                      "set it to false; `reo verify` tells whether a copy is still whole")
+        yield warning(about, "unclean.leader.election.enable=true: an out-of-sync replica may become leader, and committed records and frontiers are then lost",
+                      "set it to false; `reo verify` tells whether a copy is still complete")
 
 
-def _numbers(brokers: Mapping[str, str]) -> Callable[[str, int], int]:
+def _number_reader(brokers: Mapping[str, str]) -> Callable[[str, int], int]:
     def number(name: str, default: int) -> int:
         return int(text) if (text := brokers.get(name, "")).lstrip("-").isdigit() else default
     return number

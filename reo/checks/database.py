@@ -1,7 +1,7 @@
-"""The database of a copy to tables: is it there, may its user do what stage two does, are the tables as a start wants them, and what would be made.
+"""The database of a copy to tables: does it answer, may its user do what stage two does, do the tables fit, and what would be created.
 
-Everything is asked in one session that can only read, so nothing is changed whatever is asked. What its tables say of the frontiers, stage two's own keeper
-reads (`deduplicator.table_keeper`); here it takes nothing over.
+All queries run in one read-only session, so nothing is changed. Stage two's own code reads the frontiers from the tables
+(`deduplicator.table_keeper`); here it does not take them over.
 """
 
 from __future__ import annotations
@@ -21,61 +21,61 @@ from deduplicator.keeper import InGroup
 from deduplicator.rows import COLUMNS
 from deduplicator.table_keeper import Held, TableKeeper, check_shape
 from reo.checks.findings import Finding, failed, ok, warning
-from reo.checks.topics import Stand
+from reo.checks.topics import RouteTopics
 
 Answer = TypeVar("Answer")
 ABOUT = "destination database"
-ONLY_READS = "SET default_transaction_read_only = on"
+READ_ONLY = "SET default_transaction_read_only = on"
 MAY = "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s"
 HAS = "SELECT has_table_privilege(%s, %s)"
 HAS_COLUMNS = "SELECT bool_and(has_column_privilege(%s, name, %s)) FROM unnest(%s::text[]) AS c (name)"
-OF_FRONTIERS, OF_RECORDS = ("SELECT", "INSERT", "UPDATE", "DELETE"), ("SELECT", "INSERT")
-"""What stage two does with `reo_frontier`, and with the columns of a record."""
+FRONTIER_PRIVILEGES, RECORD_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE"), ("SELECT", "INSERT")
+"""The privileges that stage two needs on `reo_frontier`, and on the columns of a record."""
 
 
 class Database:
-    """ClusterUnreachable or AccessRefused when it cannot be entered."""
+    """ClusterUnreachable or AccessRefused when the connection fails."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.session = postgresql.connect(settings, "check", settings.number("connect_timeout_s"))
-        self._asked("looking at the database", lambda session: session.execute(ONLY_READS))
+        self._query("connecting to the database", lambda session: session.execute(READ_ONLY))
 
-    def seen(self) -> Iterator[Finding]:
-        """Who answers, and whether what it commits is safe."""
-        known = self.session.info
-        version = known.parameter_status("server_version")
-        yield ok(ABOUT, f"{known.host}:{known.port} answers: PostgreSQL {version}, database {known.dbname}, user {known.user}")
-        if self._one("SHOW fsync") == "off":
+    def check_server(self) -> Iterator[Finding]:
+        """Which server answers, and whether its commits are durable."""
+        info = self.session.info
+        version = info.parameter_status("server_version")
+        yield ok(ABOUT, f"{info.host}:{info.port} answers: PostgreSQL {version}, database {info.dbname}, user {info.user}")
+        if self._query_value("SHOW fsync") == "off":
             yield warning(ABOUT, "fsync is off: a crash of its machine can lose rows and keep the frontier that counts them", "set fsync=on")
 
-    def check(self, found: Stand) -> Iterator[Finding]:
-        """The schema and the tables; notes in `found` which are there."""
-        found.tables = frozenset()
+    def check_tables(self, state: RouteTopics) -> Iterator[Finding]:
+        """The schema and the tables; notes in `state` which tables exist."""
+        state.tables = frozenset()
         may_create = self._may_create()
-        there = set()
-        for name in (FRONTIERS, *(route.destination_topic for route in found.sources)):
+        existing = set()
+        for name in (FRONTIERS, *(route.destination_topic for route in state.sources)):
             try:
                 if self._is_fit(name):
-                    there.add(name)
-                    yield ok(f"table {name}", "is there, and its user may do with it what a copy does")
+                    existing.add(name)
+                    yield ok(f"table {name}", "exists, and the user has all privileges that a copy needs")
                 elif may_create:
-                    yield ok(f"table {name}", "does not exist: it would be made")
+                    yield ok(f"table {name}", "does not exist: it would be created")
                 else:
-                    raise AccessRefused(f"the table {name} does not exist and cannot be made: the user of {CONNECTION} lacks CREATE on the schema "
-                                        f"{self.settings.text(SCHEMA)}. Grant it, or make the table (`docs/how-to/postgresql.md` has its columns)")
-            except ReoError as unfit:
-                yield failed(f"table {name}", unfit)
-        found.tables = frozenset(there)
+                    raise AccessRefused(f"the table {name} does not exist and cannot be created: the user of {CONNECTION} lacks CREATE on the schema "
+                                        f"{self.settings.text(SCHEMA)}. Grant it, or create the table (`docs/how-to/postgresql.md` has its columns)")
+            except ReoError as error:
+                yield failed(f"table {name}", error)
+        state.tables = frozenset(existing)
 
-    def keeper(self, routes: Mapping[str, Route], in_group: InGroup) -> Looking:
-        """What a start asks, of these routes by intermediate topic."""
-        return Looking(self.settings, routes, in_group, self.session)
+    def open_frontiers(self, routes: Mapping[str, Route], in_group: InGroup) -> ReadOnlyTables:
+        """The frontiers as a start reads them, for these routes by intermediate topic."""
+        return ReadOnlyTables(self.settings, routes, in_group, self.session)
 
     def _may_create(self) -> bool:
-        """Whether tables can be made in the schema; TopicsUnfit without one, AccessRefused when it may not be used."""
+        """Whether the user may create tables in the schema; TopicsUnfit when there is no schema, AccessRefused without USAGE."""
         schema = self.settings.text(SCHEMA)
-        row = self._asked("looking at the schema", lambda session: session.execute(MAY, [schema]).fetchone())
+        row = self._query("checking the schema", lambda session: session.execute(MAY, [schema]).fetchone())
         if row is None:
             raise TopicsUnfit(f"the schema {schema} does not exist. Create it, or correct {SCHEMA}")
         if not row[0]:
@@ -83,35 +83,35 @@ class Database:
         return bool(row[1])
 
     def _is_fit(self, name: str) -> bool:
-        """Whether the table is there; TopicsUnfit or AccessRefused for one that cannot be used."""
+        """Whether the table exists; TopicsUnfit or AccessRefused when it cannot be used."""
         table = postgresql.table(self.settings, name)
         if name != FRONTIERS and wrong_name(name):
             raise TopicsUnfit(wrong_name(name))
-        if not self._asked(f"looking for the table {name}", lambda session: postgresql.is_there(session, table)):
+        if not self._query(f"looking up the table {name}", lambda session: postgresql.is_there(session, table)):
             return False
-        shown = table.as_string(self.session)
+        qualified_name = table.as_string(self.session)
         if name == FRONTIERS:
-            lacking = [right for right in OF_FRONTIERS if not self._one(HAS, shown, right)]
+            missing = [privilege for privilege in FRONTIER_PRIVILEGES if not self._query_value(HAS, qualified_name, privilege)]
         else:
-            self._asked(f"looking at the table {name}", lambda session: check_shape(session, table))
-            lacking = [right for right in OF_RECORDS if not self._one(HAS_COLUMNS, shown, right, list(COLUMNS))]
-        if lacking:
-            raise AccessRefused(f"the user of {CONNECTION} lacks {', '.join(lacking)} on the table {shown}. Grant it")
+            self._query(f"checking the table {name}", lambda session: check_shape(session, table))
+            missing = [privilege for privilege in RECORD_PRIVILEGES if not self._query_value(HAS_COLUMNS, qualified_name, privilege, list(COLUMNS))]
+        if missing:
+            raise AccessRefused(f"the user of {CONNECTION} lacks {', '.join(missing)} on the table {qualified_name}. Grant it")
         return True
 
-    def _one(self, query: str, *values: object) -> object:
-        row = self._asked("looking at the database", lambda session: session.execute(query.encode(), values).fetchone())
+    def _query_value(self, query: str, *values: object) -> object:
+        row = self._query("checking the database", lambda session: session.execute(query.encode(), values).fetchone())
         return row and row[0]
 
-    def _asked(self, doing: str, question: Callable[[Session], Answer]) -> Answer:
+    def _query(self, action: str, query: Callable[[Session], Answer]) -> Answer:
         try:
-            return question(self.session)
-        except psycopg.Error as wrong:
-            raise postgresql.translate(wrong, doing) from None
+            return query(self.session)
+        except psycopg.Error as error:
+            raise postgresql.translate(error, action) from None
 
 
-class Looking(TableKeeper):
-    """Reads frontiers and rows, in a session that is given."""
+class ReadOnlyTables(TableKeeper):
+    """Reads frontiers and rows, in an existing session."""
 
     def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, session: Session) -> None:
         super().__init__(settings, 0, routes, in_group)
@@ -119,11 +119,11 @@ class Looking(TableKeeper):
 
     @property
     def session(self) -> Session:
-        """ClusterUnreachable when it is lost: nothing is waited for."""
+        """ClusterUnreachable when the connection is lost: it does not reconnect."""
         if self._session is None or self._session.closed:
-            raise ClusterUnreachable("the database was there and does not answer any more. Check again")
+            raise ClusterUnreachable("the connection to the database was lost. Check again")
         return self._session
 
     def take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
-        """Nothing: the rows as they are."""
+        """Take nothing over: return the rows as they are."""
         return self.read(session, sorted({place.topic for place in wanted})) if postgresql.is_there(session, self.frontiers) else {}

@@ -1,9 +1,10 @@
-"""How far the copy is, and whether a start would go on from there: what both stages ask before they begin, asked without beginning.
+"""How far the copy is, and whether a start would continue it: the checks that both stages make before they begin, without a start.
 
-While the service does not run, stage two's own start is asked (`deduplicator.start.Starter`), which reads frontiers, holds them against the
-destination's last records and says where a copy without one would begin; what it would commit is only shown. While it runs, its last records are on
-the move, and its start has looked at them: then only its frontiers are read. Either way stage one's question follows: does the source still have
-what comes next (`replicator.choice`).
+While the service does not run, the check calls stage two's own start (`deduplicator.start.Starter`): it reads frontiers,
+compares them with the destination's last records, and tells where a copy without a frontier would begin. What it would
+commit is only printed. While the service runs, the last records change, and its start has checked them: then only the
+frontiers are read. In both cases stage one's check follows: does the source still have the next records
+(`replicator.choice`).
 """
 
 from __future__ import annotations
@@ -24,113 +25,114 @@ from common.topics import Topic, intermediates
 from deduplicator.keeper import InGroup, KafkaKeeper
 from deduplicator.start import Starter, check_offsets, first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
-from reo.checks.topics import Stand
+from reo.checks.topics import RouteTopics
 from replicator import choice, same
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
 
 ABOUT = "frontier"
-GOES_ON = "the destination has what it says; the copy would go on at"
-GOES_ON_ANEW = "the intermediate topic lost what was not read, the group what the database has, or the destination was recreated; the copy would go on at"
+CONTINUES = "the destination confirms it; the copy would continue at"
+CONTINUES_ANEW = ("the intermediate topic lost unread records, the group lost its commit and the database has it, or the destination was recreated; "
+                  "the copy would continue at")
 BEGINS = "there is none yet; the copy would begin at"
 
 
-def check(settings: Settings, found: Stand, database: Database | None = None) -> Iterator[Finding]:
-    """The group, every partition's frontier or where it would begin, and the source behind it; `settings` name all candidates."""
-    ready = found.ready()
-    group = Group(found.settings, found.destination_admin)
+def check_frontier(settings: Settings, state: RouteTopics, database: Database | None = None) -> Iterator[Finding]:
+    """The group, each partition's frontier or where it would begin, and the source records behind it; `settings` has all candidates."""
+    ready = state.ready()
+    group = Group(state.settings, state.destination_admin)
     members = group.members()
-    for route, source in found.sources.items():
+    for route, source in state.sources.items():
         if route not in ready:
-            yield from _begins(found, route, source)
+            yield from _check_first_offsets(state, route, source)
     try:
         if members.partitions:
             yield ok("consumer group", f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service runs")
             frontiers = {place: frontier for place, frontier in group.frontiers().items() if place in set(intermediates(ready))}
         else:
             yield ok("consumer group", f"{group.name} has no members: stage two does not run")
-            committed = group.commits(intermediates(ready))  # says of undecided offsets at once what a start waits for
-            frontiers, said = _started(found, ready, committed.keys(), database)
-            yield from said
-    except ReoError as refused:
-        yield failed(ABOUT, refused)
+            committed = group.commits(intermediates(ready))  # raises at once for pending offsets, for which a start would wait
+            frontiers, findings = _check_start(state, ready, committed.keys(), database)
+            yield from findings
+    except ReoError as error:
+        yield failed(ABOUT, error)
         return
-    yield from _source(settings, ready, frontiers)
+    yield from _check_source(settings, ready, frontiers)
 
 
-def _begins(found: Stand, route: Route, source: Topic) -> Iterator[Finding]:
-    """Of a route without topics: nothing was copied."""
+def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Iterator[Finding]:
+    """A route without topics: nothing was copied."""
     about = f"{ABOUT} of {route.source_topic}"
     places = list(map(route.source, range(source.partitions)))
     try:
-        check_offsets(found.settings, found.source_admin, {route: source}, ())
-        added = bool(Group(found.settings, found.destination_admin).frontiers())  # of other topics: this one came later
-        begins = {place: first_source_offset(found.settings, found.source_admin, place, added) for place in places}
-        yield ok(about, f"{BEGINS} {_listed(begins)}; {_left(found, begins)}")
-    except ReoError as wrong:
-        yield failed(about, wrong)
+        check_offsets(state.settings, state.source_admin, {route: source}, ())
+        added = bool(Group(state.settings, state.destination_admin).frontiers())  # of other topics: this one came later
+        begins = {place: first_source_offset(state.settings, state.source_admin, place, added) for place in places}
+        yield ok(about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}")
+    except ReoError as error:
+        yield failed(about, error)
 
 
-def _started(found: Stand, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
+def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
              database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
-    """What stage two's start finds; the frontiers by intermediate partition."""
-    in_group, routes = InGroup(found.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
-    in_tables = database.keeper(routes, in_group) if database else None
-    start = Starter(found.settings, routes, in_group, in_tables or KafkaKeeper(in_group)).start(intermediates(ready))
+    """The result of stage two's start: the frontiers by intermediate partition, and the findings."""
+    in_group, routes = InGroup(state.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
+    in_tables = database.open_frontiers(routes, in_group) if database else None
+    start = Starter(state.settings, routes, in_group, in_tables or KafkaKeeper(in_group)).start(intermediates(ready))
     known = committed | (in_tables.held.keys() if in_tables else set())
-    said = []
+    findings = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"
-        groups: dict[str, dict[Place, int]] = {}
+        next_offsets: dict[str, dict[Place, int]] = {}
         for place in map(route.intermediate, range(source.partitions)):
-            how = GOES_ON if place not in start.made else GOES_ON_ANEW if place in known else BEGINS
-            groups.setdefault(how, {})[route.source(place.partition)] = start.assigned[place].frontier.rule.frontier + 1
-        said += [ok(about, f"{how} {_listed(offsets)}; {_left(found, offsets)}") for how, offsets in groups.items()]
+            how = CONTINUES if place not in start.made else CONTINUES_ANEW if place in known else BEGINS
+            next_offsets.setdefault(how, {})[route.source(place.partition)] = start.assigned[place].frontier.rule.frontier + 1
+        findings += [ok(about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}") for how, offsets in next_offsets.items()]
         surplus = (start.assigned[place].surplus for place in map(route.intermediate, range(source.partitions)))
-        torn = sum(len(there.records) for there in surplus if there)
+        torn = sum(len(partition_surplus.records) for partition_surplus in surplus if partition_surplus)
         if torn:
-            said.append(warning(about, f"{torn} records are at the destination behind the frontier: a torn transaction's, or somebody else's",
-                                "the start holds them against the next records, and stops with exit code 25 if they are not these"))
-    return {place: state.frontier for place, state in start.assigned.items()}, said
+            findings.append(warning(about, f"the destination has {torn} records behind the frontier: those of a torn transaction, or of another producer",
+                                    "the start compares them with the next source records, and stops with exit code 25 if they differ"))
+    return {place: assigned.frontier for place, assigned in start.assigned.items()}, findings
 
 
-def _source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mapping[Place, Frontier]) -> Iterator[Finding]:
-    """Whether the source, or which candidate of it, still has what comes after the frontiers."""
+def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mapping[Place, Frontier]) -> Iterator[Finding]:
+    """Whether the source, or each of its candidates, still has the records after the frontiers."""
     if not frontiers:
         return
     about = "source behind the frontier"
     if not settings.failover:
         try:
             choice.only(settings, dict(sources), frontiers)
-            yield ok(about, "it is the topic that was copied, and has all that is not copied yet")
-        except ReoError as wrong:
-            yield failed(about, wrong)
+            yield ok(about, "it is the topic that was copied, and has all records that are not copied yet")
+        except ReoError as error:
+            yield failed(about, error)
         return
     refused = 0
-    for cluster, seen in zip(settings.sources, candidates.looks(settings), strict=True):
+    for cluster, candidate in zip(settings.sources, candidates.looks(settings), strict=True):
         about = f"source candidate {cluster.bootstrap_servers}"
         try:
-            if isinstance(seen, ReoError):
-                raise seen
-            choice.check_offsets(seen, frontiers)
-            choice.check_history(seen, frontiers)
-            yield ok(about, f"has the copy's last records ({same.check(seen, frontiers, lambda: None)} compared)")
-        except ReoError as wrong:
-            for_good = isinstance(wrong, Stop) and not isinstance(wrong, ClusterUnreachable)
-            refused += for_good
-            yield warning(about, f"{'refused' if for_good else 'not now'}: {wrong}", "the copy goes on from another candidate, if there is one")
+            if isinstance(candidate, ReoError):
+                raise candidate
+            choice.check_offsets(candidate, frontiers)
+            choice.check_history(candidate, frontiers)
+            yield ok(about, f"has the copy's last records ({same.check(candidate, frontiers, lambda: None)} compared)")
+        except ReoError as error:
+            is_final = isinstance(error, Stop) and not isinstance(error, ClusterUnreachable)
+            refused += is_final
+            yield warning(about, f"{'refused' if is_final else 'not usable now'}: {error}", "the copy goes on from another candidate, if there is one")
     if refused == len(settings.sources):
-        yield failed("source candidates", SourceRefused("every one of them is refused, each for the reason above. Mend one"))
+        yield failed("source candidates", SourceRefused("all of them are refused, each for the reason above. Repair one of them"))
 
 
-def _left(found: Stand, begins: Mapping[Place, int]) -> str:
-    """How much there is to copy from here."""
-    ends = positions.ends(admin(found.settings.source, found.settings), begins)
+def _describe_remaining(state: RouteTopics, begins: Mapping[Place, int]) -> str:
+    """How many offsets there are to copy from here."""
+    ends = positions.ends(admin(state.settings.source, state.settings), begins)
     return f"{sum(max(0, ends[place] - offset) for place, offset in begins.items())} offsets to copy"
 
 
-def _listed(offsets: Mapping[Place, int]) -> str:
-    """Partition and offset, the first few."""
-    shown = [f"{place.partition}={offset}" for place, offset in sorted(offsets.items())]
-    return f"source offsets {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}"
+def _format_offsets(offsets: Mapping[Place, int]) -> str:
+    """Partition and offset of the first partitions."""
+    texts = [f"{place.partition}={offset}" for place, offset in sorted(offsets.items())]
+    return f"source offsets {', '.join(texts[:8])}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}"

@@ -1,7 +1,8 @@
-"""The topics of each route, as a start would find them: are they there, is one copied into itself, have they the partitions, and what would be made.
+"""The topics of each route, as a start would find them: do they exist, is there a cycle, do they have the partitions, and what would be created.
 
-The same functions as at a start (`common.topics`), asked one by one, so that all that is wrong is said, not only the first. What would be made is
-handed to the brokers with `validate_only`: their policies and limits answer, and nothing is changed.
+It calls the functions of a start (`common.topics`) one by one, so that every error is reported, not only the first. Topics
+that would be created are sent to the brokers with `validate_only`: the brokers apply their policies and limits, and change
+nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from reo.checks.findings import Finding, failed, ok
 
 
 @dataclass(slots=True)
-class Stand:
-    """What there is: the sources by route, the topics of the destination, and the configurations of all of them."""
+class RouteTopics:
+    """The existing topics: the sources by route, those of the destination, and the configurations of all of them."""
 
     settings: Settings
     sources: dict[Route, Topic]
@@ -34,7 +35,7 @@ class Stand:
     at_source: dict[str, Entries] = field(default_factory=dict)
     at_destination: dict[str, Entries] = field(default_factory=dict)
     tables: frozenset[str] | None = None
-    """Those that are there, where copies are tables."""
+    """The existing tables; None when the copies are topics."""
 
     def entries_of_source(self, name: str) -> Entries:
         """A source topic's configuration."""
@@ -43,73 +44,73 @@ class Stand:
         return self.at_source[name]
 
     def entries(self, name: str) -> Entries | None:
-        """The configuration of a topic of the destination; None when there is no such topic."""
+        """A destination topic's configuration; None when there is no such topic."""
         if name in self.existing and name not in self.at_destination:
             self.at_destination[name] = topics.all_config(self.destination_admin, self.settings.destination, name)
         return self.at_destination.get(name)
 
     def ready(self) -> dict[Route, Topic]:
-        """The routes whose topics (and tables) are there with the source's partitions: only these can have a frontier everywhere."""
-        has = {name: topic.partitions for name, topic in self.existing.items()}
-        copies = has if self.tables is None else self.tables
+        """The routes whose topics (and tables) exist with the source's partitions: only these can have a frontier for each partition."""
+        partitions = {name: topic.partitions for name, topic in self.existing.items()}
+        copies = partitions if self.tables is None else self.tables
         return {route: source for route, source in self.sources.items()
-                if route.destination_topic in copies and has.get(route.intermediate_topic, 0) >= source.partitions}
+                if route.destination_topic in copies and partitions.get(route.intermediate_topic, 0) >= source.partitions}
 
 
-def stand(settings: Settings) -> Stand:
-    """Look; TopicMissing and the like when a source is not there."""
+def load_route_topics(settings: Settings) -> RouteTopics:
+    """Describe the topics; TopicMissing and similar errors when a source topic does not exist."""
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     timeout_s = settings.number("connect_timeout_s")
     sources = topics.sources(settings, source_admin, timeout_s)
     parked = topics.parked_topics(settings, sources)
     existing = topics.look_up(settings.destination, destination_admin, topics.written_topics(settings, sources) | parked.keys(), timeout_s)
-    return Stand(settings, sources, parked, existing, source_admin, destination_admin)
+    return RouteTopics(settings, sources, parked, existing, source_admin, destination_admin)
 
 
-def check(found: Stand) -> Iterator[Finding]:
-    """Cycles, partitions, and what would be made."""
-    if not found.sources:
-        yield ok("source topics", "none fits the patterns now: the service would wait for one")
-    for route, source in found.sources.items():
-        yield ok(f"source topic {source.name}", f"{source.partitions} partitions, to {route.destination_topic} over {route.intermediate_topic}")
-    cycles = list(topics.cycles(found.sources, found.existing))
+def check_topics(state: RouteTopics) -> Iterator[Finding]:
+    """Cycles, partitions, and what would be created."""
+    if not state.sources:
+        yield ok("source topics", "none matches the patterns now: the service would wait for one")
+    for route, source in state.sources.items():
+        yield ok(f"source topic {source.name}", f"{source.partitions} partitions, copied to {route.destination_topic} through {route.intermediate_topic}")
+    cycles = list(topics.cycles(state.sources, state.existing))
     yield from (failed("cycle", cycle) for cycle in cycles) if cycles else (ok("cycle", "no source is a topic to which this service writes"),)
-    for name in dict.fromkeys(route.destination_topic for route in found.sources):
-        own = {route: source for route, source in found.sources.items() if route.destination_topic == name}
+    for name in dict.fromkeys(route.destination_topic for route in state.sources):
+        routes = {route: source for route, source in state.sources.items() if route.destination_topic == name}
         try:
-            wanted = topics.partitions_of(name, own, found.existing)
-        except ReoError as unfit:
-            yield failed(f"topic {name}", unfit)
+            partitions = topics.partitions_of(name, routes, state.existing)
+        except ReoError as error:
+            yield failed(f"topic {name}", error)
             continue
-        if not tables.named(found.settings):
-            yield _copy(found, next(iter(own)), wanted)
-        for route, source in own.items():
-            between = topics.new_intermediate(found.settings, route, source, found.entries_of_source(source.name))
-            yield _made(found, found.existing.get(route.intermediate_topic), between)
-    for name, source in found.parked.items():
-        yield _made(found, found.existing.get(name), topics.new_parked(found.settings, name, found.entries_of_source(source.name)))
+        if not tables.named(state.settings):
+            yield _check_copy(state, next(iter(routes)), partitions)
+        for route, source in routes.items():
+            intermediate = topics.new_intermediate(state.settings, route, source, state.entries_of_source(source.name))
+            yield _check_creation(state, state.existing.get(route.intermediate_topic), intermediate)
+    for name, source in state.parked.items():
+        yield _check_creation(state, state.existing.get(name), topics.new_parked(state.settings, name, state.entries_of_source(source.name)))
 
 
-def _copy(found: Stand, route: Route, partitions: int) -> Finding:
-    """A destination topic. Which configurations its brokers know any topic of theirs tells; where there is none yet they are asked about none, and the
-    source's are said: a start takes over what is known there.
+def _check_copy(state: RouteTopics, route: Route, partitions: int) -> Finding:
+    """A destination topic. Any existing topic tells which topic configurations its brokers know. When there is none yet, the request has no configurations,
+    and the finding lists the source's: a start takes over those that the brokers know.
     """
-    there = found.entries_of_source(route.source_topic)
-    known: Entries = next((entries for name in found.existing if (entries := found.entries(name))), {})
-    asked = topics.new_copy(found.settings, route, partitions, there, known)
-    return _made(found, found.existing.get(route.destination_topic), asked, topic_config.for_copy(there, known or there))
+    source_entries = state.entries_of_source(route.source_topic)
+    known: Entries = next((entries for name in state.existing if (entries := state.entries(name))), {})
+    new_topic = topics.new_copy(state.settings, route, partitions, source_entries, known)
+    return _check_creation(state, state.existing.get(route.destination_topic), new_topic, topic_config.for_copy(source_entries, known or source_entries))
 
 
-def _made(found: Stand, existing: Topic | None, wanted: NewTopic, config: Mapping[str, str] | None = None) -> Finding:
-    """What a start would do about one topic of the destination, asked of its brokers."""
-    about = f"topic {wanted.topic}"
+def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTopic, config: Mapping[str, str] | None = None) -> Finding:
+    """What a start would do about one destination topic; its brokers validate the request."""
+    about = f"topic {new_topic.topic}"
     try:
-        topics.make(found.destination_admin, found.settings.destination, existing, wanted, only_ask=True)
-    except ReoError as refused:
-        return failed(about, refused)
+        topics.make(state.destination_admin, state.settings.destination, existing, new_topic, only_ask=True)
+    except ReoError as error:
+        return failed(about, error)
     if existing is None:
-        given = ", ".join(f"{name}={value}" for name, value in sorted((config or wanted.config or {}).items()))
-        return ok(about, f"does not exist: it would be made with {wanted.num_partitions} partitions and {given}")
-    if existing.partitions < wanted.num_partitions:
-        return ok(about, f"has {existing.partitions} partitions: {wanted.num_partitions - existing.partitions} would be added")
-    return ok(about, f"is there, {existing.partitions} partitions")
+        config_text = ", ".join(f"{name}={value}" for name, value in sorted((config or new_topic.config or {}).items()))
+        return ok(about, f"does not exist: it would be created with {new_topic.num_partitions} partitions and {config_text}")
+    if existing.partitions < new_topic.num_partitions:
+        return ok(about, f"has {existing.partitions} partitions: {new_topic.num_partitions - existing.partitions} would be added")
+    return ok(about, f"exists, {existing.partitions} partitions")

@@ -14,7 +14,7 @@ from common.children import children_of
 from common.errors import AccessRefused, StageFailed
 from common.routes import Place
 from common.settings import Settings, load
-from reo import before_start
+from reo import startup
 
 SETTINGS = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
 PLACES = [Place("copy-proxy", 0)]
@@ -28,31 +28,31 @@ def test_an_abort_is_asked_again_and_the_answer_counts(monkeypatch: pytest.Monke
             (tmp_path / str(died)).touch()
             os.kill(os.getpid(), signal.SIGABRT)
         return PLACES
-    monkeypatch.setattr(before_start, "_places", places)
-    assert before_start.asked(SETTINGS, ("deduplicator",), lambda: False) == PLACES
+    monkeypatch.setattr(startup, "_prepare", places)
+    assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False) == PLACES
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_it_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """What always dies is an error that says so."""
-    monkeypatch.setattr(before_start, "_places", lambda *_: os.kill(os.getpid(), signal.SIGABRT))
+    monkeypatch.setattr(startup, "_prepare", lambda *_: os.kill(os.getpid(), signal.SIGABRT))
     with pytest.raises(StageFailed, match="has died 5 times"):
-        before_start.asked(SETTINGS, ("deduplicator",), lambda: False)
+        startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False)
 
 
 def test_errors_are_the_services(monkeypatch: pytest.MonkeyPatch) -> None:
     """With their kind, their words and what belongs to them."""
     def refuse(*_: object) -> None:
         raise AccessRefused("grant it", names_what_to_grant=True)
-    monkeypatch.setattr(before_start, "_places", refuse)
+    monkeypatch.setattr(startup, "_prepare", refuse)
     with pytest.raises(AccessRefused, match="grant it") as refused:
-        before_start.asked(SETTINGS, ("deduplicator",), lambda: False)
+        startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: False)
     assert refused.value.names_what_to_grant
 
 
 def test_who_is_told_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that is silent for a minute is left at once, and the process that asks it ends."""
-    monkeypatch.setattr(before_start, "_places", lambda *_: time.sleep(60))
+    monkeypatch.setattr(startup, "_prepare", lambda *_: time.sleep(60))
     before, asked = children_of(os.getpid()), iter([False, False, True])
-    assert before_start.asked(SETTINGS, ("deduplicator",), lambda: next(asked)) is None
+    assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: next(asked)) is None
     assert children_of(os.getpid()) == before

@@ -95,7 +95,7 @@ def test_changes_of_the_source_topic_on_demand(clusters: Clusters, topic: str, s
     service = start(topic, "deduplicator")
     frontiers_are_made(service, 2)
     service.stop()
-    assert "destination and intermediate topic are made as the source topic is" in reo_topics(clusters, topic).stdout
+    assert "destination and intermediate topics are configured as the source topics ask" in reo_topics(clusters, topic).stdout
     change(source, topic, retention_ms="86400000", cleanup_policy="compact", max_message_bytes="1000000", min_insync_replicas="1")
     change(destination, topic, segment_ms="3600000")
     change(destination, f"{topic}-proxy", retention_ms="60000")

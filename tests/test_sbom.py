@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from reo import materials
+from reo import sbom
 from tests.kafka import ROOT
 
 
 @pytest.fixture(scope="module")
 def parts() -> list[dict[str, Any]]:
     """All of this installation's."""
-    found = materials.bill()["components"]
+    found = sbom.build_sbom()["components"]
     assert isinstance(found, list)
     return found
 
@@ -43,4 +43,4 @@ def test_every_jar_that_was_fetched_is_listed_with_its_checksum(parts: list[dict
 def test_nothing_is_listed_twice_and_nothing_depends_on_the_moment(parts: list[dict[str, Any]]) -> None:
     """References are unique, and a second look finds the same."""
     assert len({part["bom-ref"] for part in parts}) == len(parts)
-    assert materials.bill()["components"] == parts
+    assert sbom.build_sbom()["components"] == parts

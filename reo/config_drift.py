@@ -1,0 +1,146 @@
+"""`reo topics`: lists where the configurations of destination and intermediate topics differ from what the source topic asks for; `--apply` changes them.
+
+A topic that reo creates takes over the configuration of the source topic (`common.topic_config`). Later changes there are
+not taken over automatically: a shorter retention, for example, also deletes records at the destination, so an operator has
+to decide. Without `--apply` nothing is changed.
+
+What is set on the source topic is set on the destination topic. What is set only on the destination topic is intended and
+stays, and so does a higher `max.message.bytes`: the source may have records from before it was lowered. Missing topics and
+partitions are added as at a start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import orjson
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from common import candidates, mapping, permissions, tables, topic_config, topics
+from common.errors import ReoError, TopicsUnfit
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, patiently
+from common.settings import Settings
+from common.topic_config import LIMIT, Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference: its present value, its new value (None: it stays), and why."""
+
+    topic: str
+    what: str
+    now: str
+    then: str | None
+    why: str
+
+    def __str__(self) -> str:
+        """For people."""
+        change = f"stays {self.now}" if self.then is None else f"{self.now} → {self.then}"
+        return f"{self.topic}: {self.what}: {change} ({self.why})"
+
+
+class ConfigDrift:
+    """The differences of the topics of all routes, at the time of its creation."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings = candidates.answering(settings)
+        timeout_s = settings.number("connect_timeout_s")
+        source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
+        sources = topics.sources(settings, source_admin, timeout_s)
+        names = topics.written_topics(settings, sources)
+        self.existing = topics.look_up(settings.destination, self.destination_admin, names, timeout_s)
+        self.differences: list[Difference] = []
+        compared: set[str] = set()
+        for route, source in sources.items():
+            source_entries = topics.all_config(source_admin, settings.source, source.name)
+            if route.destination_topic not in compared:  # a shared one follows the first of its source topics
+                compared.add(route.destination_topic)
+                count = mapping.least_partitions if route.destination_topic in self.existing else mapping.partitions_to_make
+                partitions = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
+                                 if other.destination_topic == route.destination_topic)
+                self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, _compare_destination)
+            self.differences += self._compare_topic(route.intermediate_topic, source.partitions, source_entries, _compare_intermediate)
+
+    def apply(self) -> None:
+        """Change the configurations, then create topics and add partitions, as a start does."""
+        changes: dict[str, dict[str, str]] = {}
+        for row in self.differences:
+            if row.then is not None and row.what not in ("topic", "partitions"):
+                changes.setdefault(row.topic, {})[row.what] = row.then
+        for name, configs in changes.items():
+            self._alter_configs(name, configs)
+        topics.prepare(self.settings)
+
+    def _compare_topic(self, name: str, partitions: int, source: Entries, compare: Callable[[str, Entries, Entries], list[Difference]]) -> list[Difference]:
+        topic = self.existing.get(name)
+        if topic is None:
+            return [Difference(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
+        differences = [] if topic.partitions >= partitions else [
+            Difference(name, "partitions", str(topic.partitions), str(partitions), "the source has them")]
+        return differences + compare(name, source, topics.all_config(self.destination_admin, self.settings.destination, name))
+
+    def _alter_configs(self, name: str, changes: dict[str, str]) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[
+            ConfigEntry(what, value, incremental_operation=AlterConfigOpType.SET) for what, value in changes.items()])
+
+        def alter() -> None:
+            self.destination_admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
+        try:
+            patiently(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, alter)
+        except ReoError as error:
+            raise type(error)(f"{error}; requested: {', '.join(f'{what}={value}' for what, value in changes.items())}") from None
+
+
+def _compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:
+    """Compare a destination topic with its source topic."""
+    expected, refused, set_at_source = topic_config.for_copy(source, copy), topic_config.refused(source, copy), topic_config.own(source)
+    differences = []
+    for config, value in expected.items():
+        now = str(copy[config].value)
+        if config == LIMIT and int(now) > int(value):
+            differences.append(Difference(name, config, now, None, f"the source has {value} now; larger records may be there from before"))
+        elif now != value:
+            differences.append(Difference(name, config, now, value, topic_config.NOT_OVER.get(config, "as the source topic")))
+    differences += [Difference(name, config, str(copy[config].value) if config in copy else "unknown", None,
+                               f"the source topic has {set_at_source[config]}: {why}") for config, why in refused.items() if config not in expected]
+    set_here_only = {config: value for config, value in topic_config.own(copy).items() if config not in expected and config not in set_at_source}
+    return differences + [Difference(name, config, value, None, "set here only") for config, value in set_here_only.items()]
+
+
+def _compare_intermediate(name: str, source: Entries, intermediate: Entries) -> list[Difference]:
+    """Compare an intermediate topic with what reo creates."""
+    differences = []
+    for config, value in topic_config.for_intermediate(source).items():
+        now = str(intermediate[config].value)
+        if config != "message.timestamp.type" and now != value and not (config == LIMIT and int(now) > int(value)):
+            differences.append(Difference(name, config, now, value, "as reo creates it"))
+    return differences
+
+
+def command(settings: Settings, apply: bool, as_json: bool) -> int:
+    """The sub-command: exit code 0 also when there are differences; with `--apply` only when none is left."""
+    try:
+        tables.refuse(settings, "reo topics", "there is no destination topic")
+        permissions.check(settings, "topics --apply" if apply else "topics")
+        drift = ConfigDrift(settings)
+        changes = [row for row in drift.differences if row.then is not None]
+        if apply and changes:
+            drift.apply()
+            remaining = [row for row in ConfigDrift(settings).differences if row.then is not None]
+            if remaining:
+                raise TopicsUnfit(f"these differences remain after the change: {'; '.join(map(str, remaining))}")
+    except ReoError as error:
+        print(f"reo topics: {error}", file=sys.stderr)
+        return error.exit_code
+    if as_json:
+        print(orjson.dumps({"applied": apply and bool(changes), "rows": [asdict(row) for row in drift.differences]}).decode())
+        return 0
+    for row in drift.differences:
+        print(row)
+    if not changes:
+        print("destination and intermediate topics are configured as the source topics ask")
+    else:
+        print("changed" if apply else "nothing was changed; `reo topics --apply` changes it")
+    return 0
