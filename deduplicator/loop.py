@@ -35,7 +35,7 @@ from deduplicator.compiled import Taken
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
 from deduplicator.partitions import Assigned, Partitions
-from deduplicator.sieve import Sifting
+from deduplicator.record_filter import RecordFilter
 from deduplicator.size import Size
 from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
@@ -49,7 +49,7 @@ class Loop:
     """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` says by topic where they lead."""
 
     def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: Starter,
-                 destination: Destination, pulse: Pulse, sieve: Sifting | None = None) -> None:
+                 destination: Destination, pulse: Pulse, record_filter: RecordFilter | None = None) -> None:
         self.routes = routes
         self.partitions = partitions
         self.intermediate = intermediate
@@ -66,9 +66,9 @@ class Loop:
         """Whether the last transaction was not committed."""
         self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
-        self.sieve = sieve
+        self.record_filter = record_filter
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
-        self.batch_max = FEW_RECORDS if sieve or functions else BATCH_RECORDS
+        self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
     def round(self) -> None:
         """Steps 1 to 6, or the way back after a failure; then partitions that wait are started."""
@@ -115,8 +115,8 @@ class Loop:
                 self._add(place, state, work, by_partition(batch.messages())[place])
 
     def _add(self, place: Place, state: Assigned, work: Work, batch: Batch) -> None:
-        sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
-        records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
+        filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
+        records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
         if state.spread:
             work.runs += state.spread(records)
 

@@ -15,34 +15,34 @@ from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
 from deduplicator.limit import CallLimit
-from deduplicator.sieve import Sieve, Sifted, Sifting
+from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
 from deduplicator.unwrap import Record
 
 
 class Provenance:
-    """Marks what passes; `sieve` is asked about what did not come from the destination."""
+    """Marks what passes; `record_filter` is asked about what did not come from the destination."""
 
-    def __init__(self, header: str, source_cluster_id: str, destination_cluster_id: str, sieve: Sifting | None = None) -> None:
+    def __init__(self, header: str, source_cluster_id: str, destination_cluster_id: str, record_filter: RecordFilter | None = None) -> None:
         self.mark = (header, source_cluster_id.encode())
         self.own = (header, destination_cluster_id.encode())
-        self.sieve = sieve
+        self.record_filter = record_filter
 
-    def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
+    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
         """What came from the destination is left out; the rest goes on to the filter, if there is one, and is marked."""
         new = [position for position, (_, _, headers, _) in enumerate(records) if not headers or self.own not in headers]
-        sifted = Sifted([records[position] for position in new], [source_offsets[position] for position in new], [])
-        if self.sieve:
-            sifted = self.sieve.sift(source, sifted.records, sifted.source_offsets)
-        marked: list[Record] = [(key, value, [*(headers or []), self.mark], timestamp_ms) for key, value, headers, timestamp_ms in sifted.records]
-        return Sifted(marked, sifted.source_offsets, sifted.parked, len(records) - len(new))
+        result = FilterResult([records[position] for position in new], [source_offsets[position] for position in new], [])
+        if self.record_filter:
+            result = self.record_filter.filter_records(source, result.records, result.source_offsets)
+        marked: list[Record] = [(key, value, [*(headers or []), self.mark], timestamp_ms) for key, value, headers, timestamp_ms in result.records]
+        return FilterResult(marked, result.source_offsets, result.parked, len(records) - len(new))
 
 
-def sifting(settings: Settings, limit: CallLimit) -> Sifting | None:
+def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:
     """What these settings put between the rule and the transaction; None when all that is accepted is written as it is."""
     function, header = settings.text("filter.function"), settings.text("provenance.header")
-    sieve = Sieve(function, settings.text("filter.on_error") == "park", limit) if function else None
+    record_filter = FunctionFilter(function, settings.text("filter.on_error") == "park", limit) if function else None
     if not header:
-        return sieve
+        return record_filter
     timeout_s = settings.number("connect_timeout_s")
     source, destination = (topics.cluster_id(cluster, admin(cluster, settings), timeout_s) for cluster in (settings.source, settings.destination))
-    return Provenance(header, source, destination, sieve)
+    return Provenance(header, source, destination, record_filter)

@@ -14,11 +14,11 @@ from common.frontier import RuleState
 from common.routes import Place
 from deduplicator.compiled import Run
 from deduplicator.invisible import move_over
+from deduplicator.record_filter import FilterResult
 from deduplicator.rule import decide
-from deduplicator.sieve import Sifted
 from deduplicator.unwrap import Batch, Record
 
-Sift = Callable[[list[Record], list[int]], Sifted]
+FilterRecords = Callable[[list[Record], list[int]], FilterResult]
 
 
 @dataclass(slots=True)
@@ -74,26 +74,27 @@ class Work:
         self.holes += decided.holes
         return True
 
-    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> list[Record]:
+    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, filter_records: FilterRecords | None = None) -> list[Record]:
         """Decide a batch, and return the records that are to be written; SourceRecreated before anything of another topic's records is taken.
 
         What the filter leaves out is accepted, and not written.
         """
         begin, written = 0, list[Record]()
         for position, _, said in batch.said:
-            written += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
+            written += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, filter_records)
             moved = move_over(self.rule, said)
             if moved != self.rule and said.source_identity != source_identity:
                 raise _recreated(said.source_identity, source_identity)
             self.left_out = self.left_out or (moved != self.rule and said.left_out)
             self.rule, begin = moved, position
-        written += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
+        written += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, filter_records)
         self.next_offset = batch.next_offset
         self.consumed += len(batch.messages) + len(batch.said)
         self.read_up_to += len(batch.said)
         return written
 
-    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> list[Record]:
+    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None,
+                filter_records: FilterRecords | None) -> list[Record]:
         """The records of a batch between two positions."""
         begin, end = between
         decision = decide(self.rule, batch.origins[begin:end])
@@ -103,8 +104,8 @@ class Work:
             if origin.source_identity != source_identity:
                 raise _recreated(origin.source_identity, source_identity)
         records, source_offsets = batch.records(positions, zero_timestamp_ms), [origin.source_offset for origin in accepted]
-        if sift is not None:
-            records, source_offsets, parked, cycles = sift(records, source_offsets)
+        if filter_records is not None:
+            records, source_offsets, parked, cycles = filter_records(records, source_offsets)
             self.parked += parked
             self.cycles += cycles
             self.filtered += len(accepted) - len(records) - len(parked) - cycles

@@ -24,7 +24,7 @@ from deduplicator.keeper import InGroup
 from deduplicator.limit import CallLimit
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
-from deduplicator.provenance import sifting
+from deduplicator.provenance import build_record_filter
 from deduplicator.start import Starter
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ def build(settings: Settings, number: int) -> Worker:
     destination.settle()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
     starter = Starter(settings, routes, in_group, keeper)
-    loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, sifting(settings, CallLimit(pulse.beat)))
+    loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
         intermediate.follow(routes)
     asker = reader(settings.destination, settings)  # each thread has clients of its own

@@ -122,7 +122,7 @@ def test_a_gap_is_seen() -> None:
 
 @pytest.mark.parametrize(("more", "route", "said"), [
     ({"REO_DEDUPLICATOR_COMPILED": "no"}, ROUTE, "deduplicator.compiled is no"),
-    ({"REO_FILTER_FUNCTION": "tests.sieves:every"}, ROUTE, "in Python"),
+    ({"REO_FILTER_FUNCTION": "tests.filter_functions:every"}, ROUTE, "in Python"),
     ({"REO_PROVENANCE_HEADER": "from"}, ROUTE, "in Python"),
     ({}, Route("orders", "orders", "orders-proxy", "key"), "not one to one"),
     ({}, Route("orders", "all", "all-orders-proxy", SAME, shared=True), "not one to one"),

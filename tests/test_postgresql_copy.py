@@ -116,7 +116,7 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
 
 @pytest.mark.parametrize(("changes", "part"), [
     ({"REO_DESTINATION_POSTGRESQL": "s3cret"}, "destination.postgresql: a connection string of libpq is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.sieves:none", "REO_FILTER_ON_ERROR": "park"}, "destination.postgresql and filter.on_error=park"),
+    ({"REO_FILTER_FUNCTION": "tests.filter_functions:none", "REO_FILTER_ON_ERROR": "park"}, "destination.postgresql and filter.on_error=park"),
     ({"REO_SOURCE_MODE": "failover"}, "destination.postgresql and source.mode=failover"),
     ({"REO_PROVENANCE_HEADER": "via"}, "destination.postgresql and provenance.header"),
     ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "destination.zero_timestamp would not be used"),

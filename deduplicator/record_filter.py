@@ -24,7 +24,7 @@ TOPIC, PARTITION, OFFSET, ERROR = (f"__parked.{name}" for name in ("topic", "par
 REASON_MAX = 500
 
 
-class Sifted(NamedTuple):
+class FilterResult(NamedTuple):
     """What becomes of accepted records; all others are left out."""
 
     records: list[Record]
@@ -35,47 +35,47 @@ class Sifted(NamedTuple):
     """How many came from where they were to go (`deduplicator.provenance`); they are left out."""
 
 
-class Sifting(Protocol):
+class RecordFilter(Protocol):
     """Something between the rule and the transaction."""
 
-    def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
+    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
         """Decide over accepted records of a source partition, in order; it may not change its mind."""
 
 
-class Sieve:
+class FunctionFilter:
     """The function, and what is done when it fails."""
 
-    def __init__(self, name: str, parks: bool, limit: CallLimit) -> None:
+    def __init__(self, name: str, park_failures: bool, limit: CallLimit) -> None:
         self.limit = limit
         self.name = name
-        self.passes = filters.function(name)
-        self.parks = parks
+        self.function = filters.function(name)
+        self.park_failures = park_failures
 
-    def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
+    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
         """Ask for each record of a source partition, in order; FilterFailed at the first failure, unless they are parked."""
-        sifted = Sifted([], [], [])
+        result = FilterResult([], [], [])
         with self.limit:
             for record, source_offset in zip(records, source_offsets, strict=True):
-                self._sift_one(source, record, source_offset, sifted)
-        return sifted
+                self._filter_one(source, record, source_offset, result)
+        return result
 
-    def _sift_one(self, source: Place, record: Record, source_offset: int, sifted: Sifted) -> None:
+    def _filter_one(self, source: Place, record: Record, source_offset: int, result: FilterResult) -> None:
         try:
-            passes = self._asked(source, record)
+            passes = self._call_function(source, record)
         except Exception as failed:  # whatever a user's function raises
             why = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
-            if not self.parks:
+            if not self.park_failures:
                 raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {why}. "
                                    "Mend the function and start again, or set filter.on_error=park to have such records put aside") from failed
-            sifted.parked.append(_parked(source, source_offset, record, why))
+            result.parked.append(_parked(source, source_offset, record, why))
         else:
             if passes:
-                sifted.records.append(record)
-                sifted.source_offsets.append(source_offset)
+                result.records.append(record)
+                result.source_offsets.append(source_offset)
 
-    def _asked(self, source: Place, record: Record) -> bool:
+    def _call_function(self, source: Place, record: Record) -> bool:
         key, value, headers, timestamp_ms = record
-        passes = self.limit.call(self.passes, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
+        passes = self.limit.call(self.function, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
         if type(passes) is not bool:  # a forgotten return would drop everything
             raise TypeError(f"it returned {passes!r}, True or False is expected")
         return passes
