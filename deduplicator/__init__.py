@@ -11,7 +11,7 @@ In the order in which a record passes:
     transaction.py   two producers in turn; what is certain after each failure
     loop.py          one line per step
     start.py         a partition's frontier when it is assigned: read, made, or refused
-    keeper.py        who has the frontiers and the records; table_keeper.py: a database
+    frontier_store.py        who has the frontiers and the records; table_frontier_store.py: a database
     destinations.py  which destination the settings name
     check.py         the frontier held against what the destination really has
     follow.py        topics that appear later

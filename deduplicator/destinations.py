@@ -1,4 +1,4 @@
-"""Which destination the settings name: made here, with its keeper, and nowhere else."""
+"""Which destination the settings name: made here, with its frontier_store, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from common.routes import Route
 from common.settings import Settings
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.keeper import InGroup, KafkaKeeper, Keeper
+from deduplicator.frontier_store import ConsumerGroup, FrontierStore, KafkaFrontierStore
 from deduplicator.transaction import InTurn, TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588
 """Of a topic, by default (max.message.bytes): while there is none to ask."""
 
 
-def made(settings: Settings, number: int, routes: Mapping[str, Route], in_group: InGroup,
-         repeat: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, Keeper]:
+def made(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
+         repeat: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
     """For one worker; `routes` grows. `repeat` commits offsets for the group, where they are not part of the transaction."""
     if tables.named(settings):
         from deduplicator.postgresql import PostgresqlDestination
-        from deduplicator.table_keeper import TableKeeper
+        from deduplicator.table_frontier_store import TableFrontierStore
 
-        keeper = TableKeeper(settings, number, routes, in_group)
-        return PostgresqlDestination(keeper, repeat), keeper
-    producers, fit = _producers(settings, number, routes.values(), in_group)
-    return KafkaDestination(producers, DestinationWatch(in_group.admin), fit), KafkaKeeper(in_group)
+        frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
+        return PostgresqlDestination(frontier_store, repeat), frontier_store
+    producers, fit = _producers(settings, number, routes.values(), consumer_group)
+    return KafkaDestination(producers, DestinationWatch(consumer_group.admin), fit), KafkaFrontierStore(consumer_group)
 
 
-def _producers(settings: Settings, number: int, routes: Collection[Route], in_group: InGroup) -> tuple[InTurn, Callable[[Collection[Route]], bool]]:
+def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup) -> tuple[InTurn, Callable[[Collection[Route]], bool]]:
     """Two, and whether they fit the destination topics of further routes."""
     timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
-    batch_bytes_max = _batch_bytes_max(in_group, routes)
+    batch_bytes_max = _batch_bytes_max(consumer_group, routes)
 
     def producer(letter: str) -> TransactionalProducer:
         lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
-        return TransactionalProducer(make, timeout_s, in_group.pulse, lost.by)
-    return InTurn(producer("a"), producer("b")), lambda more: _batch_bytes_max(in_group, more) >= batch_bytes_max
+        return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.by)
+    return InTurn(producer("a"), producer("b")), lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max
 
 
-def _batch_bytes_max(in_group: InGroup, routes: Collection[Route]) -> int:
-    return min((topics.bytes_max(in_group.admin, in_group.settings.destination, route.destination_topic) for route in routes), default=BATCH_BYTES_MAX)
+def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
+    limits = (topics.bytes_max(consumer_group.admin, consumer_group.settings.destination, route.destination_topic) for route in routes)
+    return min(limits, default=BATCH_BYTES_MAX)

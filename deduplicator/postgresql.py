@@ -1,7 +1,7 @@
 """PostgreSQL as the destination: accepted records and the frontiers in one database transaction.
 
-What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableKeeper.move`), which locks
-their rows, then the last rows are looked at (`TableKeeper.check_last`), then the records are copied (COPY), then both become visible
+What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableFrontierStore.move_frontiers`), which locks
+their rows, then the last rows are looked at (`TableFrontierStore.check_last_rows`), then the records are copied (COPY), then both become visible
 together. In this order a worker that has lost its partitions is stopped at the first statement, and whoever takes them over waits at
 one place, which it can clear. There is nothing to be torn, and nothing that could arrive late: a commit that was sent and not
 answered is decided before its row can be read again.
@@ -28,7 +28,7 @@ from common.postgresql import PROBE_S, Session
 from common.routes import Place, Route
 from deduplicator.destination import Output
 from deduplicator.rows import BEGIN, COLUMNS, END, packed
-from deduplicator.table_keeper import LATE, TableKeeper
+from deduplicator.table_frontier_store import LATE, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Record
 
@@ -43,12 +43,12 @@ LINE = re.compile(r", line (\d+)")
 class PostgresqlDestination:
     """Records go to a table, with their source partition and offset."""
 
-    def __init__(self, keeper: TableKeeper, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
-        self.keeper = keeper
+    def __init__(self, frontier_store: TableFrontierStore, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
+        self.frontier_store = frontier_store
         self.repeat = repeat
         self.late = 0
         """How many transactions of a single record were not over in time, one after the other."""
-        self.probe = postgresql.probe(keeper.settings, f"{keeper.role}-probe")
+        self.probe = postgresql.probe(frontier_store.settings, f"{frontier_store.role}-probe")
         self.probe.start("database", PROBE_S)
         self.outputs: dict[Place, Output] = {}
         """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
@@ -73,11 +73,11 @@ class PostgresqlDestination:
         asked = offsets()
         positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in asked}
         try:
-            session = self.keeper.session
-            self.keeper.over_by(self.keeper.settings.number("deduplicator.transaction_timeout_ms") / 1000)
+            session = self.frontier_store.session
+            self.frontier_store.set_deadline(self.frontier_store.settings.number("deduplicator.transaction_timeout_ms") / 1000)
             with session.transaction():
-                self.keeper.move(session, positions)
-                self.keeper.check_last(session, self._known)
+                self.frontier_store.move_frontiers(session, positions)
+                self.frontier_store.check_last_rows(session, self._known)
                 for place, records, source_offsets in self._written:
                     self._copy(session, place, records, source_offsets)
                 points.at("two: offsets sent")
@@ -85,11 +85,11 @@ class PostgresqlDestination:
         except psycopg.Error as failed:
             raise self._failed(failed) from None
         finally:
-            self.keeper.over_by(math.inf)
+            self.frontier_store.set_deadline(math.inf)
         self.late = 0
         points.at("two: committed")  # the group does not know it yet; the loop is here again when it does
         TRANSACTIONS.labels("committed").inc()
-        self.keeper.moved(positions)
+        self.frontier_store.on_committed(positions)
         self.repeat(asked)
 
     def abort(self) -> None:
@@ -98,7 +98,7 @@ class PostgresqlDestination:
 
     def settle(self) -> None:
         """Have a session. What another one left is decided when the frontiers are taken over."""
-        self.keeper.session  # noqa: B018  (waits)
+        self.frontier_store.session  # noqa: B018  (waits)
 
     def watch(self, topic_ids: Mapping[str, str]) -> None:
         """Each transaction looks at the last rows itself."""
@@ -113,11 +113,11 @@ class PostgresqlDestination:
     def close(self) -> None:
         """End the session."""
         self.probe.close()
-        self.keeper.close()
+        self.frontier_store.close()
 
     def _copy(self, session: Session, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
         self._copying = (place, source_offsets)
-        statement = sql.SQL(COPY).format(postgresql.table(self.keeper.settings, place.topic))
+        statement = sql.SQL(COPY).format(postgresql.table(self.frontier_store.settings, place.topic))
         with session.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(BEGIN)
             for begin in range(0, len(records), CHUNK_RECORDS):
@@ -138,7 +138,7 @@ class PostgresqlDestination:
                                      "with filter.function", names_the_record=True)
         if isinstance(error, ClusterUnreachable):
             TRANSACTIONS.labels("unknown").inc()
-            self.keeper.close()
+            self.frontier_store.close()
             return TransactionFailed(str(error))
         TRANSACTIONS.labels("aborted").inc()
         line = LINE.search(failed.diag.context or "")

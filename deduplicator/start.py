@@ -34,7 +34,7 @@ from common.positions import Committed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.destination import UNCOUNTED, Output
-from deduplicator.keeper import InGroup, Keeper
+from deduplicator.frontier_store import ConsumerGroup, FrontierStore
 from deduplicator.limit import CallLimit
 from deduplicator.partitions import Assigned
 from deduplicator.spread import spread
@@ -63,9 +63,10 @@ class Start:
 
 
 class Starter:
-    """Finds the frontiers of partitions; asks the keeper of the destination, and the destination cluster for what is on the intermediate topics."""
+    """Finds the frontiers of partitions; asks the frontier store of the destination, and the destination cluster for what is on the intermediate topics."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, keeper: Keeper, clock: Callable[[], float] = machine.time) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup, frontier_store: FrontierStore,
+                 clock: Callable[[], float] = machine.time) -> None:
         self.settings = settings
         self.routes = routes
         self.clock = clock
@@ -73,9 +74,9 @@ class Starter:
         """Intermediate topics of sources that were not there when the process started: with `source.start=latest` these are copied whole."""
         self.gaps: set[Place] = set()
         """Partitions of which unread records were found to be missing, at or behind the position: it is as good as gone."""
-        self.in_group = in_group
-        self.keeper = keeper
-        self.begun = keeper.has_begun()
+        self.consumer_group = consumer_group
+        self.frontier_store = frontier_store
+        self.begun = frontier_store.has_frontiers()
         """Asked before this worker joins the group: later, the frontiers could be those that other workers make in the same first start."""
         self.recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
 
@@ -84,22 +85,24 @@ class Starter:
         wanted = sorted(places)
         if not wanted:
             return Start()
-        commits, again = self.keeper.found(wanted)
-        leads_to = self.keeper.leads_to([self.routes[topic] for topic in {place.topic for place in wanted}])
-        if leads_to is None:
+        commits, again = self.frontier_store.load_frontiers(wanted)
+        destinations = self.frontier_store.describe_destinations([self.routes[topic] for topic in {place.topic for place in wanted}])
+        if destinations is None:
             topics.prepare(candidates.answering(self.settings))
             return self.start(wanted)
         ours = {place: commits[place] for place in wanted
-                if place in commits and commits[place].frontier.destination_topic_id == leads_to[place.topic].topic_id}
+                if place in commits and commits[place].frontier.destination_topic_id == destinations[place.topic].topic_id}
         result = Start()
-        result.outputs, surplus = self.keeper.checked({self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)})
+        one_to_one = {self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)}
+        result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
         result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
-        self._make_first([place for place in wanted if place not in ours], commits, leads_to, result)
+        self._create_first_frontiers([place for place in wanted if place not in ours], commits, destinations, result)
         self._anchor(result, [commit.frontier.rule.epoch for commit in commits.values()])
         result.made += sorted(again & ours.keys() - set(result.made))
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
-                state.spread = spread(self.routes[place.topic], place.partition, leads_to[place.topic].partitions, CallLimit(self.in_group.pulse.beat))
+                limit = CallLimit(self.consumer_group.pulse.beat)
+                state.spread = spread(self.routes[place.topic], place.partition, destinations[place.topic].partitions, limit)
         return result
 
     def _is_one_to_one(self, place: Place) -> bool:
@@ -111,25 +114,25 @@ class Starter:
     def nobodys(self) -> list[Place] | None:
         """The partitions of the intermediate topics that no member of the group has; None while they are being shared out, or the cluster does not say."""
         try:
-            assigned = self.in_group.group.assigned()
-            return None if assigned is None else sorted(set(self.in_group.places(self.routes)) - assigned)
+            assigned = self.consumer_group.group.assigned()
+            return None if assigned is None else sorted(set(self.consumer_group.list_partitions(self.routes)) - assigned)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return None
 
-    def _make_first(self, missing: list[Place], commits: dict[Place, Committed], leads_to: Mapping[str, topics.Topic],
+    def _create_first_frontiers(self, missing: list[Place], commits: dict[Place, Committed], destinations: Mapping[str, topics.Topic],
                     result: Start) -> None:
         if not missing:
             return
-        ends = self.keeper.ends({there for place in missing for there in self._outputs(place, leads_to)})
+        ends = self.frontier_store.get_end_offsets({there for place in missing for there in self._outputs(place, destinations)})
         on = candidates.answering(self.settings)
         source_admin = admin(on.source, on)
         sources = topics.sources(on, source_admin, self.settings.number("connect_timeout_s"))
         check_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
-            filled = [there for there in self._outputs(place, leads_to) if ends[there] > 0]
-            if filled and self.settings.text("deduplicator.without_frontier") == "refuse" and not self._explained(place, sources[route], leads_to):
+            filled = [there for there in self._outputs(place, destinations) if ends[there] > 0]
+            if filled and self.settings.text("deduplicator.without_frontier") == "refuse" and not self._explained(place, sources[route], destinations):
                 raise FrontierLost(
                     f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group {self.settings.application} has no frontier for {place}: "
                     "its offsets expired or were deleted, or the topic was filled by something else. "
@@ -141,9 +144,9 @@ class Starter:
                                          added=place.partition >= counted or place in commits or self._has_appeared(place, bool(filled)))
             stands = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             kept = [commit.frontier for other, commit in commits.items()
-                    if other.topic == place.topic and commit.frontier.destination_topic_id == leads_to[place.topic].topic_id]
+                    if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
             identity = candidates.copied_identity(self.settings, sources[route], kept)
-            frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, leads_to[place.topic].topic_id, stands.known, stands.sent)
+            frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, destinations[place.topic].topic_id, stands.known, stands.sent)
             log.info("%(place)s: first frontier, the copy begins at source offset %(offset)d", {"place": route.source(place.partition), "offset": offset})
             result.assigned[place] = Assigned(-1, frontier)
             if route.is_one_to_one:
@@ -162,35 +165,35 @@ class Starter:
         return self.begun or self._was_copied(place.topic)
 
     def _was_copied(self, topic: str) -> bool:
-        between, route = self.in_group.places([topic]), self.routes[topic]
-        copied = self.keeper.ends([route.destination(place.partition) for place in between]) if route.is_one_to_one else {}
-        return any(copied.values()) or any(positions.ends(self.in_group.admin, between).values())
+        between, route = self.consumer_group.list_partitions([topic]), self.routes[topic]
+        copied = self.frontier_store.get_end_offsets([route.destination(place.partition) for place in between]) if route.is_one_to_one else {}
+        return any(copied.values()) or any(positions.ends(self.consumer_group.admin, between).values())
 
-    def _outputs(self, place: Place, leads_to: Mapping[str, topics.Topic]) -> list[Place]:
+    def _outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can come to."""
         route, fixed = self.routes[place.topic], mapping.number(self.routes[place.topic].mapping)
         if route.mapping == SAME or fixed is not None:
             return [route.destination(place.partition if fixed is None else fixed)]
-        return [route.destination(partition) for partition in range(leads_to[place.topic].partitions)]
+        return [route.destination(partition) for partition in range(destinations[place.topic].partitions)]
 
-    def _explained(self, place: Place, source: topics.Topic, leads_to: Mapping[str, topics.Topic]) -> bool:
+    def _explained(self, place: Place, source: topics.Topic, destinations: Mapping[str, topics.Topic]) -> bool:
         """Whether records at a destination that is not one to one are certainly not this partition's: it is new among others that were copied there before.
 
         Nothing was ever written to its intermediate partition, the group has frontiers for this destination, and none of them is this source's under
         another intermediate topic. An intermediate topic that somebody deleted cannot be told from one that is new.
         """
-        if self._is_one_to_one(place) or positions.ends(self.in_group.admin, [place])[place] > 0:
+        if self._is_one_to_one(place) or positions.ends(self.consumer_group.admin, [place])[place] > 0:
             return False
-        topic_id = leads_to[place.topic].topic_id
-        known = {there: frontier for there, frontier in self.in_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
+        topic_id = destinations[place.topic].topic_id
+        known = {there: frontier for there, frontier in self.consumer_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
         return bool(known) and not any(frontier.source_identity == source.identity and there.topic != place.topic for there, frontier in known.items())
 
     def _anchor(self, result: Start, known: Sequence[int]) -> None:
         """Give a position at the end of its intermediate topic, and a raised epoch, to every partition whose own is not there; `known`: committed epochs."""
-        beginnings, ends = (ask(self.in_group.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
+        beginnings, ends = (ask(self.consumer_group.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
         outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place] or place in self.gaps}
         self.gaps -= outside
-        newest = positions.newest_origins(self.in_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
+        newest = positions.newest_origins(self.consumer_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         epoch = epochs.raised(int(self.clock() * 1000), [*known, *(origin.epoch for origin in newest.values())])
         for place in outside:
             state = result.assigned[place]
@@ -208,7 +211,7 @@ class Starter:
         A run has one epoch for all partitions. While these were on their way, another worker can have raised the epoch of others, and a run can have read
         those, and of these what was there before. It was planned before this commit, so now the others' epochs tell how high it can be.
         """
-        commits = self.in_group.commits(self.routes)
+        commits = self.consumer_group.load_commits(self.routes)
         others = [commit.frontier.rule.epoch for place, commit in commits.items() if place not in start.raised]
         late = [place for place in start.raised if epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)]
         epoch = epochs.raised(int(self.clock() * 1000), others)

@@ -80,7 +80,7 @@ class TransactionalProducer:
         self.lost = lost
         """How many connections and answers its clients have lost."""
         self.lost_before = 0
-        self.over_at = 0.0
+        self.deadline = 0.0
         """When the open transaction has to be over."""
         self.state: State = "new"
         self.client: Producer | None = None
@@ -105,7 +105,7 @@ class TransactionalProducer:
         self.initialise()
         assert self.client is not None
         self.lost_before = self.lost(self.client)
-        self.over_at = self.clock() + OF_TIMEOUT * self.timeout_s
+        self.deadline = self.clock() + OF_TIMEOUT * self.timeout_s
         return self._call("begun", "beginning a transaction", lambda client, _: client.begin_transaction())
 
     def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
@@ -116,7 +116,7 @@ class TransactionalProducer:
     def flush(self) -> None:
         """Wait until each record was delivered or refused, and its report was handed out. The commit would wait as long, and says what was refused."""
         assert self.client is not None
-        until = min(self.over_at, self.clock() + self.timeout_s)
+        until = min(self.deadline, self.clock() + self.timeout_s)
         while left := self._flush(max(0.1, min(STEP_S, until - self.clock()))):
             if self.clock() >= until:
                 raise self.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")), "writing the records")
@@ -143,7 +143,7 @@ class TransactionalProducer:
     def go_on(self, doing: str) -> None:
         """A part of the transaction was written; TransactionFailed when its time is over."""
         self.pulse.beat()
-        if self.clock() > self.over_at:
+        if self.clock() > self.deadline:
             if not self.abort():
                 self.discard()
             raise TransactionFailed(f"{doing}: the transaction is not over after {OF_TIMEOUT * self.timeout_s:.0f} s, and "
@@ -154,7 +154,7 @@ class TransactionalProducer:
         assert client is not None
         following = after(self.state, event)
         try:
-            self._in_parts(call, min(self.over_at, self.clock() + self.timeout_s))
+            self._in_parts(call, min(self.deadline, self.clock() + self.timeout_s))
         except KafkaException as failed:
             raise self.failed(failed, doing) from None
         self.state = following

@@ -17,10 +17,10 @@ from common.settings import Settings
 from deduplicator import compiled, destinations
 from deduplicator.destination import Destination
 from deduplicator.follow import Follower
+from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.hot import without_collection
 from deduplicator.intermediate import Intermediate, Purge
 from deduplicator.joined import Joined
-from deduplicator.keeper import InGroup
 from deduplicator.limit import CallLimit
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
@@ -153,11 +153,11 @@ def build(settings: Settings, number: int) -> Worker:
     queue = compiled.queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
     intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
-    in_group = InGroup(settings, pulse)
-    destination, keeper = destinations.made(settings, number, routes, in_group, intermediate.commit)
+    consumer_group = ConsumerGroup(settings, pulse)
+    destination, frontier_store = destinations.made(settings, number, routes, consumer_group, intermediate.commit)
     destination.settle()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
-    starter = Starter(settings, routes, in_group, keeper)
+    starter = Starter(settings, routes, consumer_group, frontier_store)
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
         intermediate.follow(routes)
@@ -165,7 +165,7 @@ def build(settings: Settings, number: int) -> Worker:
     ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
     ends.start("ends", HOUSEKEEPING_S)
     return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, Follower(settings, routes.values()),
-                  SharedOut(starter, intermediate), Joined(in_group.group, intermediate), Purge(in_group.admin), ends)
+                  SharedOut(starter, intermediate), Joined(consumer_group.group, intermediate), Purge(consumer_group.admin), ends)
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:

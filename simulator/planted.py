@@ -78,7 +78,7 @@ def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any], fil
 
 
 RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.check", "deduplicator.loop"
-INTERMEDIATE, DESTINATION, KEEPER, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.keeper", "deduplicator.start"
+INTERMEDIATE, DESTINATION, FRONTIER_STORE, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.frontier_store", "deduplicator.start"
 RUN, WATCH, PLAN, FRONTIER, EPOCHS = "replicator.run", "replicator.watch", "replicator.plan", "common.frontier", "common.epochs"
 ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
@@ -133,7 +133,7 @@ WRONGS = (
     Wrong("no rewind after an abort", LOOP, "            self.partitions.read_again()\n", ""),
     Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
     Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
-    Wrong("the frontier of undecided output is believed", KEEPER, "                if decided:\n", "                if True:\n"),
+    Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n", "                if True:\n"),
     Wrong("a first frontier is not committed before it is used", LOOP, "        while start.made:\n", "        while False:\n"),
     Wrong("an anchor does not raise the epoch", START, "            state.frontier = anchored(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),

@@ -57,7 +57,7 @@ class Client:
 
 
 class Stand:
-    """A loop with that client; keeper and destination are this object, which writes down what is asked of it."""
+    """A loop with that client; frontier store and destination are this object, which writes down what is asked of it."""
 
     def __init__(self, incremental: bool) -> None:
         self.client = Client()

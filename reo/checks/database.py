@@ -1,7 +1,7 @@
 """The database of a copy to tables: is it there, may its user do what stage two does, are the tables as a start wants them, and what would be made.
 
-Everything is asked in one session that can only read, so nothing is changed whatever is asked. What its tables say of the frontiers, stage two's own keeper
-reads (`deduplicator.table_keeper`); here it takes nothing over.
+Everything is asked in one session that can only read, so nothing is changed whatever is asked. Stage two's own frontier store reads what
+its tables say of the frontiers (`deduplicator.table_frontier_store`); here it takes nothing over.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from common.postgresql import Session
 from common.routes import Place, Route
 from common.settings import Settings
 from common.tables import CONNECTION, FRONTIERS, SCHEMA, wrong_name
-from deduplicator.keeper import InGroup
+from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.rows import COLUMNS
-from deduplicator.table_keeper import Held, TableKeeper, check_shape
+from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
 
@@ -68,9 +68,9 @@ class Database:
                 yield failed(f"table {name}", unfit)
         found.tables = frozenset(there)
 
-    def keeper(self, routes: Mapping[str, Route], in_group: InGroup) -> Looking:
+    def frontier_store(self, routes: Mapping[str, Route], consumer_group: ConsumerGroup) -> Looking:
         """What a start asks, of these routes by intermediate topic."""
-        return Looking(self.settings, routes, in_group, self.session)
+        return Looking(self.settings, routes, consumer_group, self.session)
 
     def _may_create(self) -> bool:
         """Whether tables can be made in the schema; TopicsUnfit without one, AccessRefused when it may not be used."""
@@ -93,7 +93,7 @@ class Database:
         if name == FRONTIERS:
             lacking = [right for right in OF_FRONTIERS if not self._one(HAS, shown, right)]
         else:
-            self._asked(f"looking at the table {name}", lambda session: check_shape(session, table))
+            self._asked(f"looking at the table {name}", lambda session: check_columns(session, table))
             lacking = [right for right in OF_RECORDS if not self._one(HAS_COLUMNS, shown, right, list(COLUMNS))]
         if lacking:
             raise AccessRefused(f"the user of {CONNECTION} lacks {', '.join(lacking)} on the table {shown}. Grant it")
@@ -110,11 +110,11 @@ class Database:
             raise postgresql.translate(wrong, doing) from None
 
 
-class Looking(TableKeeper):
+class Looking(TableFrontierStore):
     """Reads frontiers and rows, in a session that is given."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, session: Session) -> None:
-        super().__init__(settings, 0, routes, in_group)
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup, session: Session) -> None:
+        super().__init__(settings, 0, routes, consumer_group)
         self._session = session
 
     @property
@@ -124,6 +124,6 @@ class Looking(TableKeeper):
             raise ClusterUnreachable("the database was there and does not answer any more. Check again")
         return self._session
 
-    def take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
+    def take_over_rows(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, FrontierRow]]:
         """Nothing: the rows as they are."""
-        return self.read(session, sorted({place.topic for place in wanted})) if postgresql.is_there(session, self.frontiers) else {}
+        return self.read_rows(session, sorted({place.topic for place in wanted})) if postgresql.is_there(session, self.frontiers) else {}

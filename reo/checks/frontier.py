@@ -21,7 +21,7 @@ from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic, intermediates
-from deduplicator.keeper import InGroup, KafkaKeeper
+from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
 from deduplicator.start import Starter, check_offsets, first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
@@ -75,10 +75,10 @@ def _begins(found: Stand, route: Route, source: Topic) -> Iterator[Finding]:
 def _started(found: Stand, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
              database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
     """What stage two's start finds; the frontiers by intermediate partition."""
-    in_group, routes = InGroup(found.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
-    in_tables = database.keeper(routes, in_group) if database else None
-    start = Starter(found.settings, routes, in_group, in_tables or KafkaKeeper(in_group)).start(intermediates(ready))
-    known = committed | (in_tables.held.keys() if in_tables else set())
+    consumer_group, routes = ConsumerGroup(found.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
+    in_tables = database.frontier_store(routes, consumer_group) if database else None
+    start = Starter(found.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)).start(intermediates(ready))
+    known = committed | (in_tables.rows.keys() if in_tables else set())
     said = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"

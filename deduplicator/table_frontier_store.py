@@ -34,7 +34,7 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.tables import wrong_name
 from deduplicator.destination import Output
-from deduplicator.keeper import Checked, Found, InGroup
+from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers
 from deduplicator.rows import COLUMNS, PRIMARY_KEY
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,9 @@ WAITS_S = 5.0
 LATE = "the transaction is not over within deduplicator.transaction_timeout_ms"
 IDENTITY = "postgresql"
 """In the place of the destination's topic id in a frontier: its rows go with their table (`_make`)."""
-ONE_MAKER = 0x72656F
+CREATE_LOCK = 0x72656F
 """Of the advisory lock under which tables are made: two workers at once would fail."""
-MAKE_FRONTIERS = """CREATE TABLE {} (application text, intermediate_topic text, partition integer, next_offset bigint NOT NULL, frontier text NOT NULL,
+CREATE_FRONTIERS = """CREATE TABLE {} (application text, intermediate_topic text, partition integer, next_offset bigint NOT NULL, frontier text NOT NULL,
     fence bigint NOT NULL, PRIMARY KEY (application, intermediate_topic, partition))"""
 END_HOLDERS = """SELECT pg_terminate_backend(l.pid) FROM {} f JOIN unnest(%s::text[], %s::int[]) AS w (topic, partition)
     ON f.intermediate_topic = w.topic AND f.partition = w.partition
@@ -59,7 +59,7 @@ MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
     FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::text[]) AS n (topic, partition, next_offset, frontier, fence, was)
     WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition AND f.fence = n.fence AND f.frontier = n.was"""
 ADD = "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT DO NOTHING"
-MAKE_TABLE = f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY KEY ({', '.join(PRIMARY_KEY)}))"
+CREATE_TABLE = f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY KEY ({', '.join(PRIMARY_KEY)}))"
 ANY = "SELECT EXISTS (SELECT FROM {} WHERE application = %s)"
 FORGET = "DELETE FROM {} WHERE application = %s AND intermediate_topic = %s"
 LAST = "SELECT source_offset FROM {} WHERE partition = %s ORDER BY source_offset DESC LIMIT 1"
@@ -70,71 +70,71 @@ SHAPE = """SELECT relpersistence::text, (SELECT array_agg(attname || ' ' || form
     FROM pg_class c WHERE oid = to_regclass(%s)"""
 
 
-class Held(NamedTuple):
+class FrontierRow(NamedTuple):
     """A row as this worker has read or written it."""
 
     fence: int
     frontier: str
 
 
-class TableKeeper:
+class TableFrontierStore:
     """The session of one worker."""
 
-    def __init__(self, settings: Settings, number: int, routes: Mapping[str, Route], in_group: InGroup) -> None:
+    def __init__(self, settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup) -> None:
         self.settings = settings
         self.role = f"deduplicator-{number}"
         self.routes = routes
         """By intermediate topic; it grows."""
-        self.in_group = in_group
+        self.consumer_group = consumer_group
         self.frontiers = postgresql.frontiers(settings)
-        self.held: dict[Place, Held] = {}
+        self.rows: dict[Place, FrontierRow] = {}
         self._session: Session | None = None
-        self.over_at = math.inf
+        self.deadline = math.inf
 
     @property
     def session(self) -> Session:
         """Waits as long as the server is silent."""
         if self._session is None or self._session.closed:
-            self._session = postgresql.connect(self.settings, self.role, pulse=self.in_group.pulse)
+            self._session = postgresql.connect(self.settings, self.role, pulse=self.consumer_group.pulse)
             self._session.on_wait = self._on_wait
         return self._session
 
-    def over_by(self, seconds: float) -> None:
+    def set_deadline(self, seconds: float) -> None:
         """A transaction has to be over in so many seconds, or it ends with psycopg.OperationalError."""
-        self.over_at = machine.monotonic() + seconds
+        self.deadline = machine.monotonic() + seconds
 
     def _on_wait(self, waited_s: float) -> None:
         """While the server is waited for."""
-        if machine.monotonic() > self.over_at:
-            self.over_at = math.inf
+        if machine.monotonic() > self.deadline:
+            self.deadline = math.inf
             self.close()
             raise psycopg.OperationalError(LATE)
         if waited_s > WAITS_S:
-            self.in_group.pulse.wait("database")
+            self.consumer_group.pulse.wait("database")
         else:
-            self.in_group.pulse.beat()
+            self.consumer_group.pulse.beat()
 
     def close(self) -> None:
         """What is open is undone by the server."""
         if self._session is not None:
             self._session.close()
 
-    def has_begun(self) -> bool:
+    def has_frontiers(self) -> bool:
         """By the database, or by what the group has of tables that are gone."""
         def question(session: Session) -> bool:
             if not postgresql.is_there(session, self.frontiers):
                 return False
             row = session.execute(sql.SQL(ANY).format(self.frontiers), [self.settings.application]).fetchone()
             return bool(row and row[0])
-        return self._ask("looking for frontiers", question) or self.in_group.has_frontiers()
+        return self._ask("looking for frontiers", question) or self.consumer_group.has_frontiers()
 
-    def found(self, wanted: Collection[Place]) -> Found:
+    def load_frontiers(self, wanted: Collection[Place]) -> LoadedFrontiers:
         """Take these partitions over: their rows, which nobody else can move from now on, held against the group's commits."""
-        mirror = self.in_group.commits({place.topic for place in wanted})
-        rows = self._ask("taking the frontiers over", lambda session: self.take_over(session, sorted(wanted)))
+        mirror = self.consumer_group.load_commits({place.topic for place in wanted})
+        rows = self._ask("taking the frontiers over", lambda session: self.take_over_rows(session, sorted(wanted)))
         commits, again = dict(mirror), set[Place]()
         for place, (next_offset, held) in rows.items():
-            kept = Committed(next_offset, _decoded(place, held))
+            kept = Committed(next_offset, _decode(place, held))
             said = mirror.get(place)
             if said is None:  # they go with their topic: the offset may be one of a topic that is gone
                 kept = Committed(-1, kept.frontier)
@@ -144,34 +144,34 @@ class TableKeeper:
                 again.add(place)
             commits[place] = kept
         for place in wanted:
-            self.held.pop(place, None)
-        self.held |= {place: held for place, (_, held) in rows.items() if place in wanted}
+            self.rows.pop(place, None)
+        self.rows |= {place: held for place, (_, held) in rows.items() if place in wanted}
         for place in commits.keys() - rows.keys():  # of tables that are gone, or of a destination before this one: only that there was a copy counts
-            commits[place] = Committed(-1, _of_another(commits[place].frontier))
-        return Found(commits, again & set(wanted))
+            commits[place] = Committed(-1, _without_topic_id(commits[place].frontier))
+        return LoadedFrontiers(commits, again & set(wanted))
 
-    def leads_to(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
+    def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The tables, which are there by now."""
         names = {route.intermediate_topic for route in routes}
-        described = self.in_group.described(names)
+        described = self.consumer_group.describe_topics(names)
         if len(described) < len(names):
             return None
         return {route.intermediate_topic: topics.Topic(route.destination_topic, IDENTITY, described[route.intermediate_topic].partitions, "")
                 for route in routes}
 
-    def ends(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
         """Behind the greatest source offset of each partition."""
-        return {place: last + 1 for place, last in self._last(outputs).items()}
+        return {place: last + 1 for place, last in self._load_last_offsets(outputs).items()}
 
-    def checked(self, frontiers: Mapping[Place, Frontier]) -> Checked:
+    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """The last row of a partition is the one that the frontier names: rows and frontier cannot be torn, but somebody else can write or delete."""
-        for place, last in self._last(frontiers).items():
+        for place, last in self._load_last_offsets(frontiers).items():
             _check_last(place, frontiers[place].destination_known, last)
         return {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}, {}
 
-    def move(self, session: Session, positions: Mapping[Place, tuple[int, str]]) -> None:
+    def move_frontiers(self, session: Session, positions: Mapping[Place, tuple[int, str]]) -> None:
         """In the open transaction; Fenced when one of the rows is not as this worker knows it. The rows are locked from then on."""
-        known = {place: self.held[place] for place in positions if place in self.held}
+        known = {place: self.rows[place] for place in positions if place in self.rows}
         columns = [(*place, *positions[place], *held) for place, held in sorted(known.items())]
         moved = session.execute(sql.SQL(MOVE).format(self.frontiers), [*(list(column) for column in zip(*columns, strict=True)), self.settings.application]
                                 ).rowcount if columns else 0
@@ -180,15 +180,15 @@ class TableKeeper:
         if moved < len(positions):
             raise Fenced(f"another worker has taken {', '.join(map(str, sorted(positions)))} over: its frontiers are not as this one has read them")
 
-    def check_last(self, session: Session, known: Mapping[Place, int]) -> None:
+    def check_last_rows(self, session: Session, known: Mapping[Place, int]) -> None:
         """In the open transaction: what `checked` asks, of the partitions that are written now."""
-        for place, last in self._last_rows(session, known).items():
+        for place, last in self._select_last_offsets(session, known).items():
             _check_last(place, known[place], last)
 
-    def moved(self, positions: Mapping[Place, tuple[int, str]]) -> None:
+    def on_committed(self, positions: Mapping[Place, tuple[int, str]]) -> None:
         """The transaction of `move` is committed."""
         for place, (_, frontier) in positions.items():
-            self.held[place] = Held(self.held[place].fence if place in self.held else 1, frontier)
+            self.rows[place] = FrontierRow(self.rows[place].fence if place in self.rows else 1, frontier)
 
     def _ask(self, doing: str, question: Callable[[Session], Answer]) -> Answer:
         """Again with a new session until the server answers, or has an answer that stands."""
@@ -200,28 +200,28 @@ class TableKeeper:
                 if not isinstance(error, ClusterUnreachable):
                     raise error from None
                 log.warning("%s", error)
-                self.in_group.pulse.wait("database")
+                self.consumer_group.pulse.wait("database")
                 self.close()
                 machine.sleep(PAUSE_S)
 
-    def take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
+    def take_over_rows(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, FrontierRow]]:
         """Make the tables, end whoever holds these rows, raise their fences; every row of their topics, with its next offset."""
         names = sorted({place.topic for place in wanted})
-        self._make(session, [self.routes[name] for name in names])
+        self._create_tables(session, [self.routes[name] for name in names])
         whose = [[place.topic for place in wanted], [place.partition for place in wanted], self.settings.application]
         ended = session.execute(sql.SQL(END_HOLDERS).format(self.frontiers), whose).rowcount
         if ended:
             log.warning("%d sessions were in the middle of a transaction on the frontiers of %s: ended", ended, wanted)
         with session.transaction():
             session.execute(sql.SQL(RAISE_FENCES).format(self.frontiers), whose)
-            return self.read(session, names)
+            return self.read_rows(session, names)
 
-    def read(self, session: Session, names: list[str]) -> dict[Place, tuple[int, Held]]:
+    def read_rows(self, session: Session, names: list[str]) -> dict[Place, tuple[int, FrontierRow]]:
         """Every row of these intermediate topics, with its next offset."""
         rows = session.execute(sql.SQL(READ).format(self.frontiers), [self.settings.application, names])
-        return {Place(topic, partition): (next_offset, Held(fence, frontier)) for topic, partition, next_offset, frontier, fence in rows}
+        return {Place(topic, partition): (next_offset, FrontierRow(fence, frontier)) for topic, partition, next_offset, frontier, fence in rows}
 
-    def _make(self, session: Session, routes: Collection[Route]) -> None:
+    def _create_tables(self, session: Session, routes: Collection[Route]) -> None:
         """What is missing is made; frontiers of a table that was not there are of one that is gone."""
         names = [(route, postgresql.table(self.settings, route.destination_topic)) for route in routes]
         for route, _ in names:
@@ -229,28 +229,28 @@ class TableKeeper:
                 raise TopicsUnfit(wrong_name(route.destination_topic))
         if not all(postgresql.is_there(session, name) for name in (self.frontiers, *(name for _, name in names))):
             with session.transaction():
-                session.execute("SELECT pg_advisory_xact_lock(%s)", [ONE_MAKER])
+                session.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
                 if not postgresql.is_there(session, self.frontiers):
-                    session.execute(sql.SQL(MAKE_FRONTIERS).format(self.frontiers))
+                    session.execute(sql.SQL(CREATE_FRONTIERS).format(self.frontiers))
                 for route, name in names:
                     if not postgresql.is_there(session, name):
                         log.info("creating the table %s", route.destination_topic)
-                        session.execute(sql.SQL(MAKE_TABLE).format(name))
+                        session.execute(sql.SQL(CREATE_TABLE).format(name))
                         session.execute(sql.SQL(FORGET).format(self.frontiers), [self.settings.application, route.intermediate_topic])
         for _, name in names:
-            check_shape(session, name)
+            check_columns(session, name)
 
-    def _last(self, places: Iterable[Place]) -> dict[Place, int]:
+    def _load_last_offsets(self, places: Iterable[Place]) -> dict[Place, int]:
         """The greatest source offset of each partition's rows; -1 for none."""
-        return self._ask("reading the last rows", lambda session: self._last_rows(session, places))
+        return self._ask("reading the last rows", lambda session: self._select_last_offsets(session, places))
 
-    def _last_rows(self, session: Session, places: Iterable[Place]) -> dict[Place, int]:
+    def _select_last_offsets(self, session: Session, places: Iterable[Place]) -> dict[Place, int]:
         rows = {place: session.execute(sql.SQL(LAST).format(postgresql.table(self.settings, place.topic)), [place.partition]).fetchone()
                 for place in places}
         return {place: row[0] if row else -1 for place, row in rows.items()}
 
 
-def check_shape(session: Session, name: sql.Identifier) -> None:
+def check_columns(session: Session, name: sql.Identifier) -> None:
     """TopicsUnfit for a table that somebody has made otherwise."""
     shown = name.as_string(session)
     row = session.execute(SHAPE, [sorted(PRIMARY_KEY), shown]).fetchone()
@@ -275,14 +275,14 @@ def _check_last(place: Place, known: int, last: int) -> None:
         log.warning("%s: all rows were deleted; what was copied is not copied again", place)
 
 
-def _decoded(place: Place, held: Held) -> Frontier:
+def _decode(place: Place, held: FrontierRow) -> Frontier:
     try:
         return frontiers.decode(held.frontier)
     except ValueError as reason:
         raise FrontierUnreadable(f"the frontier of {place} in the database is none of this version of reo ({reason})") from None
 
 
-def _of_another(frontier: Frontier) -> Frontier:
+def _without_topic_id(frontier: Frontier) -> Frontier:
     return replace(frontier, destination_topic_id="")
 
 

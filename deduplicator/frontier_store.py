@@ -1,7 +1,8 @@
-"""What a start asks of the destination: who has the frontiers, and what is there of the records.
+"""Where the frontiers are stored, and which records the destination has: all that a start asks of the destination.
 
-`Keeper` is all that `deduplicator.start` knows of it, as `deduplicator.destination.Destination` is all that the loop knows. For topics the group's commits are
-the frontiers, and the records are read (`KafkaKeeper`). For tables both are in the database (`deduplicator.tables`), and the group's commits repeat them.
+`FrontierStore` is the only interface that `deduplicator.start` uses, as `deduplicator.destination.Destination` is the only one that the loop uses. For topics,
+the group's commits are the frontiers, and the records are read from the topic (`KafkaFrontierStore`). For tables, the database has both
+(`deduplicator.table_frontier_store`), and the group's commits repeat the frontiers.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from deduplicator.destination import Output
 log = logging.getLogger(__name__)
 BEYOND_TIMEOUT_S = 20
 """How long after the transaction time-out offsets may stay undecided: the coordinator looks for expired ones every 10 s."""
-Checked = tuple[dict[Place, Output], dict[Place, Surplus]]
+CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
 """By destination partition: where the output stands, and what is there beyond the frontier."""
 
 
-class Found(NamedTuple):
+class LoadedFrontiers(NamedTuple):
     """The frontiers of some intermediate topics."""
 
     commits: dict[Place, Committed]
@@ -40,26 +41,26 @@ class Found(NamedTuple):
     """Of the partitions that were asked for, those that have to be committed again as they are, before anything else."""
 
 
-class Keeper(Protocol):
+class FrontierStore(Protocol):
     """Waits while the destination is silent; a Stop when what is there cannot be gone on from."""
 
-    def has_begun(self) -> bool:
+    def has_frontiers(self) -> bool:
         """Whether this service has a frontier, of whatever partition."""
 
-    def found(self, wanted: Collection[Place]) -> Found:
+    def load_frontiers(self, wanted: Collection[Place]) -> LoadedFrontiers:
         """What is committed; the wanted intermediate partitions are this worker's from now on."""
 
-    def leads_to(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
+    def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """By intermediate topic, where its records go; None when a topic has to be made first."""
 
-    def ends(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
         """The next offset of each destination partition; 0 for one that never had a record."""
 
-    def checked(self, frontiers: Mapping[Place, Frontier]) -> Checked:
+    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """The frontiers of destination partitions held against the data."""
 
 
-class InGroup:
+class ConsumerGroup:
     """The frontiers that are the group's commits, and the clients to ask with."""
 
     def __init__(self, settings: Settings, pulse: Pulse) -> None:
@@ -70,13 +71,13 @@ class InGroup:
         self.group = Group(settings, self.admin)
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
 
-    def described(self, names: Collection[str]) -> dict[str, topics.Topic]:
+    def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
         """Those of these topics of the destination cluster that are there."""
         return topics.look_up(self.settings.destination, self.admin, names)
 
-    def places(self, names: Collection[str]) -> list[Place]:
+    def list_partitions(self, names: Collection[str]) -> list[Place]:
         """Their partitions."""
-        return [Place(name, partition) for name, topic in self.described(names).items() for partition in range(topic.partitions)]
+        return [Place(name, partition) for name, topic in self.describe_topics(names).items() for partition in range(topic.partitions)]
 
     def has_frontiers(self) -> bool:
         """Whether the group has a frontier, of whatever partition."""
@@ -89,13 +90,13 @@ class InGroup:
                 log.warning("whether there are frontiers cannot be read yet: %s", silent)
                 machine.sleep(0.2)
 
-    def commits(self, names: Collection[str]) -> dict[Place, Committed]:
+    def load_commits(self, names: Collection[str]) -> dict[Place, Committed]:
         """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
         undecided_since: float | None = None
         while True:
             self.pulse.beat()
             try:
-                places = self.places(names)
+                places = self.list_partitions(names)
                 try:
                     return positions.committed(self.reader, places)
                 except (ClusterUnreachable, HangingTransaction):
@@ -115,52 +116,53 @@ class InGroup:
             machine.sleep(0.2)
 
 
-class KafkaKeeper:
+class KafkaFrontierStore:
     """Of destination topics."""
 
-    def __init__(self, in_group: InGroup) -> None:
-        self.in_group = in_group
+    def __init__(self, consumer_group: ConsumerGroup) -> None:
+        self.consumer_group = consumer_group
 
-    def has_begun(self) -> bool:
+    def has_frontiers(self) -> bool:
         """By the group's commits."""
-        return self.in_group.has_frontiers()
+        return self.consumer_group.has_frontiers()
 
-    def found(self, wanted: Collection[Place]) -> Found:
+    def load_frontiers(self, wanted: Collection[Place]) -> LoadedFrontiers:
         """The group's commits."""
-        return Found(self.in_group.commits({place.topic for place in wanted}), frozenset())
+        return LoadedFrontiers(self.consumer_group.load_commits({place.topic for place in wanted}), frozenset())
 
-    def leads_to(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
+    def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The destination topics."""
         names = {name for route in routes for name in (route.intermediate_topic, route.destination_topic)}
-        described = self.in_group.described(names)
+        described = self.consumer_group.describe_topics(names)
         return None if len(described) < len(names) else {route.intermediate_topic: described[route.destination_topic] for route in routes}
 
-    def ends(self, outputs: Iterable[Place]) -> dict[Place, int]:
+    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
         """As the brokers say."""
-        return positions.ends(self.in_group.admin, outputs)
+        return positions.ends(self.consumer_group.admin, outputs)
 
-    def checked(self, frontiers: Mapping[Place, Frontier]) -> Checked:
+    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """Nothing is called missing while something is undecided.
 
         A coordinator writes the markers of a transaction one after the other, so right after a commit a frontier can be readable
         and its records not yet (found by `proof`).
         """
-        client = self.in_group.admin
+        client = self.consumer_group.admin
         names = {place.topic for place in frontiers}
-        compacted = {name for name in names if topics.compacted(client, self.in_group.settings.destination, name)}
-        undecided_s = self.in_group.undecided_s
+        compacted = {name for name in names if topics.compacted(client, self.consumer_group.settings.destination, name)}
+        undecided_s = self.consumer_group.undecided_s
         deadline = machine.monotonic() + undecided_s
         while True:
-            self.in_group.pulse.beat()
+            self.consumer_group.pulse.beat()
             decided = True
             try:
                 beginnings, ends = (ask(client, frontiers) for ask in (positions.beginnings, positions.ends))
                 decided = positions.ends(client, frontiers, committed_only=True) == ends
-                return held_against_data(self.in_group.reader, counted_from_here(frontiers, ends), beginnings, ends, compacted, self.in_group.pulse.beat)
+                return held_against_data(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
+                                         self.consumer_group.pulse.beat)
             except ClusterUnreachable as silent:
                 if decided:
                     log.warning("the destination cannot be held against the frontier yet: %s", silent)
-                    self.in_group.pulse.wait("destination")
+                    self.consumer_group.pulse.wait("destination")
                     deadline = machine.monotonic() + undecided_s
                     continue
                 missing = str(silent)  # behind an open transaction nothing is handed out, and no end of the partition is said
@@ -173,11 +175,11 @@ class KafkaKeeper:
                 raise HangingTransaction(f"a transaction on {where} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
                                          "`reo recover` names the command that aborts it; then start again")
             log.info("waiting for a transaction on %s to be decided: %s", where, missing)
-            self.in_group.pulse.wait("transaction")
+            self.consumer_group.pulse.wait("transaction")
             machine.sleep(0.2)
 
 
-def counted_from_here(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:
+def reset_uncounted(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:
     """A route that was not one to one before has not counted its output: what is there is taken as it is, once."""
     found = dict(frontiers)
     for place, frontier in frontiers.items():
