@@ -22,8 +22,8 @@ from common.positions import Committed
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator.check import Surplus, held_against_data
 from deduplicator.destination import Output
+from deduplicator.destination_check import Surplus, check_destination
 
 log = logging.getLogger(__name__)
 BEYOND_TIMEOUT_S = 20
@@ -157,7 +157,7 @@ class KafkaFrontierStore:
             try:
                 beginnings, ends = (ask(client, frontiers) for ask in (positions.beginnings, positions.ends))
                 decided = positions.ends(client, frontiers, committed_only=True) == ends
-                return held_against_data(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
+                return check_destination(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
                                          self.consumer_group.pulse.beat)
             except ClusterUnreachable as silent:
                 if decided:

@@ -36,9 +36,9 @@ from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_wit
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
 from deduplicator.partitions import Assigned, Partitions
 from deduplicator.record_filter import RecordFilter
-from deduplicator.size import Size
 from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
+from deduplicator.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, by_partition, checksum_of
 from deduplicator.work import Work
 
@@ -64,7 +64,8 @@ class Loop:
         """The timestamp of the last record that was committed."""
         self.failed = False
         """Whether the last transaction was not committed."""
-        self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
+        transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
+        self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
         self.record_filter = record_filter
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
@@ -75,7 +76,7 @@ class Loop:
         self.pulse.beat()
         self.work = {}
         try:
-            for messages in self.intermediate.batches(self.size.records, self.size.seconds, self.batch_max):
+            for messages in self.intermediate.batches(self.transaction_size.records, self.transaction_size.consume_seconds_max, self.batch_max):
                 points.at("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
@@ -88,7 +89,7 @@ class Loop:
             REREADS.inc()
             self.failed = True
             if self.work:
-                self.size.failed(self._consumed())
+                self.transaction_size.on_failed(self._consumed())
             self.destination.settle()
             self.partitions.read_again()
         self._forget()
@@ -111,14 +112,14 @@ class Loop:
                 raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
             if isinstance(batch, Batch):
                 self._add(place, state, work, batch)
-            elif state.spread or state.surplus or not work.scan(batch, state.frontier.source_identity):
+            elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
                 self._add(place, state, work, by_partition(batch.messages())[place])
 
     def _add(self, place: Place, state: Assigned, work: Work, batch: Batch) -> None:
         filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
         records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
-        if state.spread:
-            work.runs += state.spread(records)
+        if state.partitioner:
+            work.runs += state.partitioner(records)
 
     def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
@@ -142,7 +143,7 @@ class Loop:
         self.failed = False
         seconds = machine.monotonic() - begun
         TRANSACTION_SECONDS.observe(seconds)
-        self.size.committed(self._consumed(), seconds)
+        self.transaction_size.on_committed(self._consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
         self.partitions.assigned.update(moved)
         for place, work in self.work.items():
@@ -202,12 +203,12 @@ class Loop:
         state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
         if state.surplus is not None:
             records = work.records
-            covered = state.surplus.covers(records)
+            covered = state.surplus.skip_matching(records)
             parts = [(records[covered:], work.source_offsets[covered:])] if len(records) > covered else []
             self.destination.outputs[output] = Output(state.surplus.known, 0)
             if not state.surplus.records:
                 state.surplus = None
-        if state.spread:
+        if state.partitioner:
             for there, run in work.runs:
                 if run:
                     self.destination.write(there, run, ())
@@ -224,11 +225,11 @@ class Loop:
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
         moved = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
-        return Assigned(work.next_offset, moved, state.surplus, state.spread)
+        return Assigned(work.next_offset, moved, state.surplus, state.partitioner)
 
     @staticmethod
     def _last_written(state: Assigned, work: Work) -> str | None:
-        if state.spread is not None:
+        if state.partitioner is not None:
             return None
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
@@ -237,7 +238,7 @@ class Loop:
         def offsets() -> list[TopicPartition]:
             positions = {}
             for place, state in moved.items():
-                output = self.destination.outputs[self._output(place)] if state.spread is None else UNCOUNTED
+                output = self.destination.outputs[self._output(place)] if state.partitioner is None else UNCOUNTED
                 state.frontier = replace(state.frontier, destination_known=output.known, sent=output.sent)
                 positions[place] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)

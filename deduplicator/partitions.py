@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from common.frontier import Frontier
 from common.routes import Place
-from deduplicator.check import Surplus
-from deduplicator.spread import Spread
+from deduplicator.destination_check import Surplus
+from deduplicator.partitioner import Partitioner
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Assigned:
     next_offset: int
     frontier: Frontier
     surplus: Surplus | None = None
-    spread: Spread | None = None
+    partitioner: Partitioner | None = None
     """Where records go, unless the route is one to one."""
 
 

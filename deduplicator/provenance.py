@@ -14,7 +14,7 @@ from common import topics
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
-from deduplicator.limit import CallLimit
+from deduplicator.call_limit import CallLimit
 from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
 from deduplicator.unwrap import Record
 

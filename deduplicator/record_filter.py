@@ -1,7 +1,7 @@
 """The filter of stage two (`common.filters`): applied to what the rule has accepted, before the transaction is begun.
 
 What it leaves out is accepted all the same: the frontier moves over it in the transaction of the records around it, so it never comes back. What is at the
-destination is held against what passes (`deduplicator.check`), so a filter may not change its mind.
+destination is held against what passes (`deduplicator.destination_check`), so a filter may not change its mind.
 
 A record on which the function fails is a stop that names it, or is parked: written to a topic of its own in the same transaction, with headers behind its own
 that say where it came from and what was wrong. What is parked is not counted in the frontier, so a torn transaction's may be parked twice.
@@ -16,7 +16,7 @@ from common import filters
 from common.errors import FilterFailed
 from common.mapping import SourceRecord
 from common.routes import Place
-from deduplicator.limit import CallLimit
+from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record
 
 TOPIC, PARTITION, OFFSET, ERROR = (f"__parked.{name}" for name in ("topic", "partition", "offset", "error"))

@@ -5,7 +5,7 @@ copy begins is durable before anything is copied, whatever dies.
 
 | what is found | what follows |
 |---|---|
-| a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.check`) |
+| a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.destination_check`) |
 | a frontier, its position outside, or records missing behind it (deleted or lost unread) | the same, and anchored again: position at the end, epoch raised |
 | no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new (`_has_appeared`) |
 | a frontier of another destination topic (it was deleted and recreated) | the same as none, but never later than what was copied |
@@ -33,11 +33,11 @@ from common.kafka_clients import admin
 from common.positions import Committed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
+from deduplicator.call_limit import CallLimit
 from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontier_store import ConsumerGroup, FrontierStore
-from deduplicator.limit import CallLimit
+from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import Assigned
-from deduplicator.spread import spread
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Starter:
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
                 limit = CallLimit(self.consumer_group.pulse.beat)
-                state.spread = spread(self.routes[place.topic], place.partition, destinations[place.topic].partitions, limit)
+                state.partitioner = build_partitioner(self.routes[place.topic], place.partition, destinations[place.topic].partitions, limit)
         return result
 
     def _is_one_to_one(self, place: Place) -> bool:
@@ -111,7 +111,7 @@ class Starter:
     def _output(self, place: Place) -> Place:
         return self.routes[place.topic].destination(place.partition)
 
-    def nobodys(self) -> list[Place] | None:
+    def find_unassigned(self) -> list[Place] | None:
         """The partitions of the intermediate topics that no member of the group has; None while they are being shared out, or the cluster does not say."""
         try:
             assigned = self.consumer_group.group.assigned()

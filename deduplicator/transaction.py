@@ -39,7 +39,7 @@ STEP_S = 5.0
 the destination is waited for, and that this process lives. Far below what the watchdog allows (`reo.health.SILENT_S`)."""
 OF_TIMEOUT = 0.9
 """The part of the time-out in which a transaction has to be over. Beyond the whole of it the coordinator aborts it and fences the producer, which ends this
-process; and the next one would begin with as large a transaction, since `deduplicator.size` is forgotten."""
+process; and the next one would begin with as large a transaction, since `deduplicator.transaction_size` is forgotten."""
 
 State = Literal["new", "ready", "open", "prepared"]
 Event = Literal["initialised", "begun", "offsets sent", "committed", "aborted", "in doubt"]

@@ -13,7 +13,7 @@ from common.errors import SourceRecreated
 from common.frontier import RuleState
 from common.routes import Place
 from deduplicator.compiled import Run
-from deduplicator.invisible import move_over
+from deduplicator.frontier_advance import advance_frontier
 from deduplicator.record_filter import FilterResult
 from deduplicator.rule import decide
 from deduplicator.unwrap import Batch, Record
@@ -82,7 +82,7 @@ class Work:
         begin, written = 0, list[Record]()
         for position, _, said in batch.said:
             written += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, filter_records)
-            moved = move_over(self.rule, said)
+            moved = advance_frontier(self.rule, said)
             if moved != self.rule and said.source_identity != source_identity:
                 raise _recreated(said.source_identity, source_identity)
             self.left_out = self.left_out or (moved != self.rule and said.left_out)

@@ -14,18 +14,18 @@ from common.probe import Probe
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator import compiled, destinations
+from deduplicator import compiled, destination_factory
+from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
-from deduplicator.follow import Follower
 from deduplicator.frontier_store import ConsumerGroup
-from deduplicator.hot import without_collection
+from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate import Intermediate, Purge
-from deduplicator.joined import Joined
-from deduplicator.limit import CallLimit
+from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
 from deduplicator.start import Starter
+from deduplicator.topic_discovery import TopicDiscovery
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2
@@ -34,7 +34,7 @@ ANSWER_S = 5.0
 """A cluster that needs longer is away."""
 
 
-class SharedOut:
+class UnassignedPartitions:
     """Sees to it that every partition is somebody's, once after the start.
 
     A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions or topics were
@@ -49,14 +49,14 @@ class SharedOut:
         self.done = intermediate.incremental
         """With group.protocol=consumer the broker itself shares out."""
 
-    def see(self) -> None:
+    def check(self) -> None:
         """Look, when it is time."""
         if self.done or machine.monotonic() < self.due or not self.intermediate.is_member:
             return
-        nobodys = self.starter.nobodys()
-        self.done, self.due = nobodys == [], machine.monotonic() + LOOK_AFTER_S
-        if nobodys:
-            log.info("partitions %s are nobody's: joining the group again", nobodys)
+        unassigned = self.starter.find_unassigned()
+        self.done, self.due = unassigned == [], machine.monotonic() + LOOK_AFTER_S
+        if unassigned:
+            log.info("partitions %s are nobody's: joining the group again", unassigned)
             self.intermediate.join()
 
 
@@ -73,9 +73,9 @@ class Worker:
     partitions: Partitions
     intermediate: Intermediate
     loop: Loop
-    follower: Follower
-    shared_out: SharedOut
-    joined: Joined
+    topic_discovery: TopicDiscovery
+    unassigned: UnassignedPartitions
+    join_timeout: JoinTimeout
     purge: Purge
     ends: Probe[dict[Place, int]]
     """Where the intermediate topics end."""
@@ -84,10 +84,10 @@ class Worker:
 
     def housekeeping(self) -> None:
         """What is done once a second, between two rounds."""
-        self._take_up(self.follower.new(self.routes.values()))
+        self._take_up(self.topic_discovery.find_new_routes(self.routes.values()))
         if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
-            self.shared_out.see()
-            self.joined.see()
+            self.unassigned.check()
+            self.join_timeout.check()
         next_offsets = {place: state.next_offset for place, state in self.partitions.assigned.items()}
         known = self.ends.answer
         if next_offsets.keys() != self.asked:
@@ -137,7 +137,7 @@ class Worker:
 
     def close(self) -> None:
         """Leave no open transaction, and the group."""
-        self.follower.close()
+        self.topic_discovery.close()
         self.ends.close()
         self.pulse.wait("start")
         self.destination.close()
@@ -154,7 +154,7 @@ def build(settings: Settings, number: int) -> Worker:
     COMPILED.labels(str(number)).set(queue is not None)
     intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
     consumer_group = ConsumerGroup(settings, pulse)
-    destination, frontier_store = destinations.made(settings, number, routes, consumer_group, intermediate.commit)
+    destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
     destination.settle()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
     starter = Starter(settings, routes, consumer_group, frontier_store)
@@ -164,8 +164,8 @@ def build(settings: Settings, number: int) -> Worker:
     asker = reader(settings.destination, settings)  # each thread has clients of its own
     ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
     ends.start("ends", HOUSEKEEPING_S)
-    return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, Follower(settings, routes.values()),
-                  SharedOut(starter, intermediate), Joined(consumer_group.group, intermediate), Purge(consumer_group.admin), ends)
+    return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, TopicDiscovery(settings, routes.values()),
+                  UnassignedPartitions(starter, intermediate), JoinTimeout(consumer_group.group, intermediate), Purge(consumer_group.admin), ends)
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
@@ -180,7 +180,7 @@ def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None
     worker = build(settings, number)
     due = 0.0
     try:
-        with without_collection() as collect:
+        with pause_gc() as collect:
             while not stopping():
                 worker.loop.round()
                 if machine.monotonic() >= due:

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("replicator", "deduplicator", "common", "reo", "tests", "proof", "faults", "fuzz", "bench", "simulator", "reference")
 WAY = {
     "replicator": ("stage", "plan", "run", "source", "condition", "wrap", "intermediate", "watch"),
-    "deduplicator": ("worker", "start", "check", "loop", "intermediate", "rule", "record_filter", "spread", "unwrap", "destination", "transaction"),
+    "deduplicator": ("worker", "start", "destination_check", "loop", "intermediate", "rule", "record_filter", "partitioner", "unwrap",
+                     "destination", "transaction"),
 }
 """The modules that a record meets, in order; the others come behind them."""
 

@@ -24,7 +24,7 @@ from common.positions import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
-from deduplicator.hot import without_collection
+from deduplicator.gc_control import pause_gc
 from reo import compared, newest
 from reo.beginnings import Side, aligned
 from reo.compared import Comparison
@@ -173,7 +173,7 @@ def _work(environment: dict[str, str], tasks: Any, said: Any) -> None:
 
     try:
         sides = Sides(reo_settings.load(environment))
-        with without_collection() as collect:
+        with pause_gc() as collect:
             for pair in iter(tasks.get, None):
                 said.put((sides.held(pair, progress), True))
     except ReoError as error:

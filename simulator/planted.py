@@ -77,7 +77,7 @@ def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any], fil
     return 1 if survived else 0
 
 
-RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.check", "deduplicator.loop"
+RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.destination_check", "deduplicator.loop"
 INTERMEDIATE, DESTINATION, FRONTIER_STORE, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.frontier_store", "deduplicator.start"
 RUN, WATCH, PLAN, FRONTIER, EPOCHS = "replicator.run", "replicator.watch", "replicator.plan", "common.frontier", "common.epochs"
 ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (

@@ -13,8 +13,8 @@ from common.errors import FilterFailed
 from common.mapping import SourceRecord
 from common.pulse import Pulse
 from common.routes import Place
+from deduplicator.call_limit import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
-from deduplicator.limit import CallLimit
 from deduplicator.partitions import Partitions
 from deduplicator.record_filter import FunctionFilter
 from deduplicator.transaction import STEP_S, TransactionalProducer, TransactionFailed

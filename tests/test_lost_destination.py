@@ -18,8 +18,8 @@ from common.records import checksum
 from common.routes import Place
 from common.settings import load
 from deduplicator import destination_watch
-from deduplicator.check import held_against_data
 from deduplicator.destination import Output, check_delivered
+from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
 from tests.kafka import Clusters, plain, spread
@@ -147,7 +147,7 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
 
     def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:
         frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written)
-        outputs, surplus = held_against_data(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
+        outputs, surplus = check_destination(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
         assert not surplus
         return outputs[place].known
     assert [held(2, 0, written[2]), held(1, 1, written[2]), held(-1, 3, written[2]), held(2, 0, None)] == [2] * 4

@@ -15,7 +15,7 @@ from common.frontier import RuleState
 from common.read_up_to import ReadUpTo
 
 
-def move_over(state: RuleState, said: ReadUpTo) -> RuleState:
+def advance_frontier(state: RuleState, said: ReadUpTo) -> RuleState:
     """The state after it; the same one when it is not to be believed."""
     believed = state.hole is None and said.epoch >= state.epoch and said.follows == state.frontier < said.source_offset
     return state._replace(frontier=said.source_offset) if believed else state

@@ -12,15 +12,15 @@ from itertools import groupby
 from common import mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME, Place, Route
-from deduplicator.limit import CallLimit
+from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record
 
 BY_CLIENT = -1
 """RD_KAFKA_PARTITION_UA: the client chooses."""
-Spread = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record]]]]
+Partitioner = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record]]]]
 
 
-def spread(route: Route, partition: int, partitions: int, limit: CallLimit) -> Spread:
+def build_partitioner(route: Route, partition: int, partitions: int, limit: CallLimit) -> Partitioner:
     """Where the records of this intermediate partition go, in a destination topic with so many partitions."""
     topic, fixed = route.destination_topic, mapping.number(route.mapping)
     if route.mapping == SAME or fixed is not None:

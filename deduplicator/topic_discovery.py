@@ -20,35 +20,35 @@ log = logging.getLogger(__name__)
 EVERY_S = 3.0
 
 
-class Follower:
+class TopicDiscovery:
     """Asks again and again, if a rule has a pattern; `new` is for the loop."""
 
     def __init__(self, settings: Settings, known: Iterable[Route]) -> None:
         self.settings = settings
-        self.found = set(known)
-        self.failed: Exception | None = None
-        self.over = machine.event()
+        self.routes = set(known)
+        self.error: Exception | None = None
+        self.stopped = machine.event()
         if any(rule.is_pattern for rule in settings.rules):
             machine.background(self._work, "follower")
 
-    def new(self, known: Iterable[Route]) -> set[Route]:
+    def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
         """The routes that have come since; raises what the thread has met."""
-        if self.failed is not None:
-            raise self.failed
-        return self.found - set(known)
+        if self.error is not None:
+            raise self.error
+        return self.routes - set(known)
 
     def close(self) -> None:
         """Ask no more."""
-        self.over.set()
+        self.stopped.set()
 
     def _work(self) -> None:
         client = admin(self.settings.source, self.settings)
-        while not self.over.wait(EVERY_S):
+        while not self.stopped.wait(EVERY_S):
             try:
-                if not self.found.issuperset(topics.sources(self.settings, client)):
-                    self.found.update(topics.prepare(self.settings))
+                if not self.routes.issuperset(topics.sources(self.settings, client)):
+                    self.routes.update(topics.prepare(self.settings))
             except ClusterUnreachable as silent:
                 log.warning("topics that a pattern could fit cannot be looked for now: %s", silent)
             except Exception as failed:  # the loop raises it: without this thread it would follow nothing, in silence
-                self.failed = failed
+                self.error = failed
                 return

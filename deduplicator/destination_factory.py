@@ -20,7 +20,7 @@ BATCH_BYTES_MAX = 1_048_588
 """Of a topic, by default (max.message.bytes): while there is none to ask."""
 
 
-def made(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
+def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
          repeat: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
     """For one worker; `routes` grows. `repeat` commits offsets for the group, where they are not part of the transaction."""
     if tables.named(settings):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_collection() -> Iterator[Callable[[], None]]:
+def pause_gc() -> Iterator[Callable[[], None]]:
     """Switch automatic collection off for the block; yields a function that collects now."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -5,7 +5,7 @@ offsets not). So the frontier says where the output stood, and every assignment 
 
 - exactly `sent` visible records after `known`, of which the last (or, with none, the one at `known`) is the one that was written: the frontier is true;
 - more: they are either the output of a torn transaction, then they are the very next records that the rule accepts, or a
-  foreign writer's. The loop finds out: it holds each accepted record against the next surplus one (`Surplus.covers`);
+  foreign writer's. The loop finds out: it holds each accepted record against the next surplus one (`Surplus.skip_matching`);
 - fewer, or another one: the destination lost records, unless retention or compaction took them. Offsets alone do not tell: where records were
   lost together with the marker of their transaction, its records before them are aborted by the next marker, which has the offset of a lost one.
 """
@@ -43,7 +43,7 @@ class Surplus:
     known: int
     records: deque[tuple[int, Record]] = field(default_factory=deque)
 
-    def covers(self, records: Sequence[Record]) -> int:
+    def skip_matching(self, records: Sequence[Record]) -> int:
         """How many of the next accepted records are there already; ForeignWriter when one differs from what is there."""
         covered = 0
         for record in records:
@@ -63,7 +63,7 @@ class Surplus:
         return covered
 
 
-def held_against_data(reader: Consumer, frontiers: Mapping[Place, Frontier], beginnings: Mapping[Place, int], ends: Mapping[Place, int],
+def check_destination(reader: Consumer, frontiers: Mapping[Place, Frontier], beginnings: Mapping[Place, int], ends: Mapping[Place, int],
                       compacted: AbstractSet[str], alive: Callable[[], None] = lambda: None) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
     """Read each destination partition after its known record; where the output stands, and what is there beyond the frontier.
 

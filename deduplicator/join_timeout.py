@@ -17,7 +17,7 @@ STANDING_S = 5.0
 """It is looked at every second: a process that does not for so long stood still (SIGSTOP, a paused machine), or its cluster was silent."""
 
 
-class Joined:
+class JoinTimeout:
     """Looked at now and then, until the worker is a member for the first time."""
 
     def __init__(self, group: Group, intermediate: Intermediate) -> None:
@@ -27,7 +27,7 @@ class Joined:
         self.seen_at = machine.monotonic()
         self.by = self.seen_at + WITHIN_S
 
-    def see(self) -> None:
+    def check(self) -> None:
         """SettingsInvalid when the time is over and the cluster answers; a cluster that is silent is waited for."""
         self.done = self.done or self.intermediate.is_member
         now = machine.monotonic()
