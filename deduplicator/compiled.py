@@ -25,16 +25,16 @@ from common.origin import OFFSET_MAX
 from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import hot_path, message
-from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, client_of
+from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, get_rd_kafka_pointer
 from deduplicator.message import Message
 from deduplicator.unwrap import Record, checksum_of
 
-RENEW_S = 0.2
+RENEW_INTERVAL_S = 0.2
 Item = TypeVar("Item")
 IDENTITY = re.compile("[0-9a-f]{16}")
 
 
-def why_not(settings: Settings, routes: Iterable[Route]) -> str | None:
+def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | None:
     """Why the compiled path is not used for these routes; None when it is."""
     if not settings.values["deduplicator.compiled"]:
         return "deduplicator.compiled is no"
@@ -51,9 +51,9 @@ def why_not(settings: Settings, routes: Iterable[Route]) -> str | None:
     return None
 
 
-def queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
+def create_queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
     """A queue for this consumer, where the compiled path is used."""
-    return Queue(consumer) if isinstance(consumer, Consumer) and why_not(settings, routes) is None else None
+    return Queue(consumer) if isinstance(consumer, Consumer) and find_disabled_reason(settings, routes) is None else None
 
 
 class Queue:
@@ -62,53 +62,53 @@ class Queue:
     def __init__(self, consumer: Consumer) -> None:
         self.library = hot_path.library()
         self.consumer = consumer
-        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(client_of(consumer))
-        self.forwarded: frozenset[Place] = frozenset()
-        self.due = 0.0
-        self.batches: weakref.WeakSet[Taken] = weakref.WeakSet()
+        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(get_rd_kafka_pointer(consumer))
+        self.forwarded_partitions: frozenset[Place] = frozenset()
+        self.renew_at = 0.0
+        self.batches: weakref.WeakSet[FetchedMessages] = weakref.WeakSet()
 
-    def forward(self, places: Iterable[Place]) -> None:
-        """What is fetched of these partitions, and of no others, comes here. To be called before they are assigned, and then `renew` again and again."""
-        self.forwarded, self.due = frozenset(places), 0.0
-        self.renew()
+    def forward_partitions(self, places: Iterable[Place]) -> None:
+        """Forward these partitions, and no others, to this queue. To be called before they are assigned; after that call `renew_forwarding` repeatedly."""
+        self.forwarded_partitions, self.renew_at = frozenset(places), 0.0
+        self.renew_forwarding()
 
-    def renew(self) -> None:
+    def renew_forwarding(self) -> None:
         """Forward again, now and then. When an assignment is replaced, librdkafka ends the fetching of the old one later, in a thread of its own, and clears
         the forwarding then (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: what is fetched stays in
         the partition's own queue, in order, until it is forwarded.
         """
-        if machine.monotonic() < self.due:
+        if machine.monotonic() < self.renew_at:
             return
-        self.due = machine.monotonic() + RENEW_S
-        for place in self.forwarded:
-            self._forward(place, self.queue)
+        self.renew_at = machine.monotonic() + RENEW_INTERVAL_S
+        for place in self.forwarded_partitions:
+            self._forward_partition(place, self.queue)
 
-    def _forward(self, place: Place, to: int | None) -> None:
+    def _forward_partition(self, place: Place, to: int | None) -> None:
         rd_kafka = self.library.rd_kafka
-        partition = rd_kafka.rd_kafka_queue_get_partition(client_of(self.consumer), place.topic.encode(), place.partition)
+        partition = rd_kafka.rd_kafka_queue_get_partition(get_rd_kafka_pointer(self.consumer), place.topic.encode(), place.partition)
         if partition is not None:
             rd_kafka.rd_kafka_queue_forward(partition, to)
             rd_kafka.rd_kafka_queue_destroy(partition)
 
-    def take(self, most: int, wait_s: float) -> Taken:
+    def consume(self, records_max: int, wait_s: float) -> FetchedMessages:
         """Messages that are there, at most so many, after waiting for the first; empty when none came."""
-        taken = Taken(self.library)
-        self.library.path.reo_take(self.queue, int(wait_s * 1000), most, ctypes.byref(taken.raw))
-        self.batches.add(taken)
-        return taken
+        fetched_messages = FetchedMessages(self.library)
+        self.library.path.reo_take(self.queue, int(wait_s * 1000), records_max, ctypes.byref(fetched_messages.raw))
+        self.batches.add(fetched_messages)
+        return fetched_messages
 
     def close(self) -> None:
         """Give every message back, and the queue."""
-        for taken in list(self.batches):
-            taken.release()
-        for place in self.forwarded:
-            self._forward(place, None)
+        for fetched_messages in list(self.batches):
+            fetched_messages.release()
+        for place in self.forwarded_partitions:
+            self._forward_partition(place, None)
         if self.queue is not None:
             self.library.rd_kafka.rd_kafka_queue_destroy(self.queue)
             self.queue = None
 
 
-class Taken:
+class FetchedMessages:
     """Messages of the intermediate topics as librdkafka holds them; given back when nobody refers to them any more."""
 
     def __init__(self, of: Library) -> None:
@@ -130,13 +130,13 @@ class Taken:
         """The first message that is an error."""
         return self.message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
 
-    def runs(self) -> Iterator[tuple[Place, Run]]:
+    def split_by_partition(self) -> Iterator[tuple[Place, CompiledBatch]]:
         """The messages, partition by partition; one may come several times."""
         raw = self.raw
         for number in range(raw.runs):
             begin, end = raw.run_begins[number:number + 2]
             topic = self.library.rd_kafka.rd_kafka_topic_name(raw.topics[begin]).decode()
-            yield Place(topic, raw.partitions[begin]), Run(self, begin, end)
+            yield Place(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
 
     def message(self, position: int) -> Message:
         """One of them, for Python."""
@@ -148,13 +148,13 @@ class Taken:
         return found.key(), found.value(), (found.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
 
 
-class Run:
+class CompiledBatch:
     """Consecutive messages of one partition."""
 
-    def __init__(self, taken: Taken, begin: int, end: int) -> None:
-        self.taken = taken
+    def __init__(self, fetched_messages: FetchedMessages, begin: int, end: int) -> None:
+        self.fetched_messages = fetched_messages
         self.begin, self.end = begin, end
-        self.next_offset = int(taken.raw.offsets[end - 1]) + 1
+        self.next_offset = int(fetched_messages.raw.offsets[end - 1]) + 1
         """The intermediate offset to commit when the whole run is decided."""
 
     def __len__(self) -> int:
@@ -162,13 +162,13 @@ class Run:
 
     def follows(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and leaves none out: within a partition, offsets grow."""
-        return bool(self.taken.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
+        return bool(self.fetched_messages.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
 
     def messages(self) -> list[Message]:
         """For Python."""
-        return [self.taken.message(position) for position in range(self.begin, self.end)]
+        return [self.fetched_messages.message(position) for position in range(self.begin, self.end)]
 
-    def scan(self, state: RuleState, source_identity: str) -> Decided | None:
+    def scan(self, state: RuleState, source_identity: str) -> CompiledDecision | None:
         """Apply the rule; None when something in the run is unusual."""
         identity = IDENTITY.fullmatch(source_identity) and bytes.fromhex(source_identity)
         if not identity:
@@ -176,19 +176,20 @@ class Run:
         link, hole = state.link or (-1, -1, -1), state.hole or (OFFSET_MAX + 1, -1)
         raw = RawRule(state.frontier, state.epoch, *link, *hole)
         accepted = (ctypes.c_int32 * len(self))()
-        count = self.taken.library.path.reo_scan(ctypes.byref(self.taken.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
+        path = self.fetched_messages.library.path
+        count = path.reo_scan(ctypes.byref(self.fetched_messages.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
         if count < 0:
             return None
         after = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
                           Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
-        return Decided(after, Forwardable(self.taken, accepted, count), raw.duplicates, raw.stale, raw.holes)
+        return CompiledDecision(after, CompiledRecords(self.fetched_messages, accepted, count), raw.duplicates, raw.stale, raw.holes)
 
     def last_record(self, position: int) -> LastRecord:
         """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
-        return LastRecord(self.taken.raw.source_offsets[position], checksum_of(self.taken.record(position)))
+        return LastRecord(self.fetched_messages.raw.source_offsets[position], checksum_of(self.fetched_messages.record(position)))
 
 
-class Accepted(Sequence[Item]):
+class LazySequence(Sequence[Item]):
     """Something of each accepted record, made when it is asked for."""
 
     def __init__(self, positions: Any, size: int, at: Callable[[int], Item]) -> None:
@@ -212,13 +213,13 @@ class Accepted(Sequence[Item]):
         return self.at(self.positions[index % self.size])
 
 
-class Forwardable(Accepted[Record]):
-    """Accepted records; `forward` hands them to a producer, and for Python each can be unwrapped."""
+class CompiledRecords(LazySequence[Record]):
+    """LazySequence records; `forward` hands them to a producer, and for Python each can be unwrapped."""
 
-    def __init__(self, taken: Taken, positions: Any, size: int) -> None:
-        super().__init__(positions, size, taken.record)
-        self.taken = taken
-        self.source_offsets = Accepted[int](positions, size, lambda position: int(taken.raw.source_offsets[position]))
+    def __init__(self, fetched_messages: FetchedMessages, positions: Any, size: int) -> None:
+        super().__init__(positions, size, fetched_messages.record)
+        self.fetched_messages = fetched_messages
+        self.source_offsets = LazySequence[int](positions, size, lambda position: int(fetched_messages.raw.source_offsets[position]))
 
     @property
     def last_position(self) -> int:
@@ -229,18 +230,19 @@ class Forwardable(Accepted[Record]):
         """Hand records from `begin` to `end` to the producer's queue; how many it took before it was full. KafkaException when it refuses one."""
         error = ctypes.c_int32()
         positions = ctypes.byref(self.positions, begin * ctypes.sizeof(ctypes.c_int32))
-        done = self.taken.library.path.reo_forward(client_of(producer), place.topic.encode(), place.partition, ctypes.byref(self.taken.raw), positions,
-                                                   end - begin, ctypes.byref(error))
+        batch = ctypes.byref(self.fetched_messages.raw)
+        accepted = self.fetched_messages.library.path.reo_forward(get_rd_kafka_pointer(producer), place.topic.encode(), place.partition, batch, positions,
+                                                                  end - begin, ctypes.byref(error))
         if error.value not in (0, KafkaError._QUEUE_FULL):
-            raise KafkaException(KafkaError(error.value, f"a record for {place} was not taken"))
-        return int(done)
+            raise KafkaException(KafkaError(error.value, f"a record for {place} was not accepted"))
+        return int(accepted)
 
 
-class Decided(NamedTuple):
+class CompiledDecision(NamedTuple):
     """What becomes of a run."""
 
     state: RuleState
-    records: Forwardable
+    records: CompiledRecords
     duplicates: int
     stale: int
     holes: int

@@ -19,7 +19,7 @@ from common import points
 from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
-from deduplicator.compiled import Forwardable
+from deduplicator.compiled import CompiledRecords
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.transaction import InTurn
 from deduplicator.unwrap import Record
@@ -105,7 +105,7 @@ class KafkaDestination:
         output = self.outputs.get(place)
         last = records[-1]
         try:
-            if isinstance(records, Forwardable):
+            if isinstance(records, CompiledRecords):
                 self._forward(place, records, len(records) - 1)
                 most: Iterable[Record] = ()
             else:
@@ -121,7 +121,7 @@ class KafkaDestination:
         if output:
             output.sent += len(records)
 
-    def _forward(self, place: Place, records: Forwardable, count: int) -> None:
+    def _forward(self, place: Place, records: CompiledRecords, count: int) -> None:
         """Hand the first records to the client in C."""
         assert self._client is not None
         done = 0

@@ -98,7 +98,7 @@ def library() -> Library:
         raise Unavailable(str(reason)) from None
 
 
-def client_of(client: Consumer | Producer) -> int:
+def get_rd_kafka_pointer(client: Consumer | Producer) -> int:
     """The `rd_kafka_t *` of a client."""
     found = ctypes.c_void_p.from_address(id(client) + OBJECT_HEAD).value
     if found is None:

@@ -27,7 +27,7 @@ from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
-from deduplicator.compiled import Queue, Taken
+from deduplicator.compiled import FetchedMessages, Queue
 from deduplicator.partitions import Partitions
 from deduplicator.transaction import TransactionFailed
 
@@ -69,10 +69,10 @@ class Intermediate:
         """Join the group, or, as a member, join again: when the group's leader does that, the partitions are shared out anew."""
         self.consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed] | Taken]:
+    def batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed] | FetchedMessages]:
         """What is there now, in batches, at most `records_max` records, none after `seconds_max`; waits WAIT_S for the first: a lone record is not held up."""
         if self.queue is not None and self.fetched:
-            yield from self._taken(self.queue, records_max, seconds_max, batch_max)
+            yield from self._consume_compiled(self.queue, records_max, seconds_max, batch_max)
             return
         first = self.consumer.poll(WAIT_S)
         batch = [first] if first is not None else []
@@ -89,9 +89,9 @@ class Intermediate:
             asked = min(records_max, batch_max)
             batch = self.consumer.consume(asked, 0)
 
-    def _taken(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int) -> Iterator[list[Consumed] | Taken]:
+    def _consume_compiled(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int) -> Iterator[list[Consumed] | FetchedMessages]:
         """The same, by the compiled path."""
-        queue.renew()
+        queue.renew_forwarding()
         event = self.consumer.poll(0)  # callbacks of the group run here; fetched messages do not come
         error = event.error() if event is not None else None
         if error is not None:
@@ -100,12 +100,12 @@ class Intermediate:
             raise PositionGone(f"a message of {event.topic()}-{event.partition()} came by another way than the others")
         until = machine.monotonic() + seconds_max
         asked, wait_s = min(records_max, batch_max), WAIT_S
-        while taken := queue.take(asked, wait_s):
-            if taken.error is not None:
-                raise self._failed(taken.error)
-            yield taken
-            records_max -= len(taken)
-            if len(taken) < asked or records_max <= 0 or machine.monotonic() > until:  # the first: that was all that is there
+        while fetched_messages := queue.consume(asked, wait_s):
+            if fetched_messages.error is not None:
+                raise self._failed(fetched_messages.error)
+            yield fetched_messages
+            records_max -= len(fetched_messages)
+            if len(fetched_messages) < asked or records_max <= 0 or machine.monotonic() > until:  # the first: that was all that is there
                 return
             asked, wait_s = min(records_max, batch_max), 0
 
@@ -152,7 +152,7 @@ class Intermediate:
         offsets = {place: TopicPartition(*place, state.next_offset) for place, state in self.partitions.assigned.items()}
         new = [place for place in places if place not in self.fetched]
         if self.queue is not None:  # before the assignment, or the first messages would come out of `poll`
-            self.queue.forward({*self.fetched, *new})
+            self.queue.forward_partitions({*self.fetched, *new})
         for place in places:
             if place in self.fetched:
                 self.consumer.seek(offsets[place])

@@ -31,7 +31,7 @@ from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
-from deduplicator.compiled import Taken
+from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
 from deduplicator.partitions import Assigned, Partitions
@@ -39,7 +39,7 @@ from deduplicator.record_filter import RecordFilter
 from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
 from deduplicator.transaction_size import TransactionSize
-from deduplicator.unwrap import Batch, by_partition, checksum_of
+from deduplicator.unwrap import Batch, checksum_of, split_by_partition
 from deduplicator.work import Work
 
 log = logging.getLogger(__name__)
@@ -96,13 +96,13 @@ class Loop:
         if self.partitions.waiting:
             self.start()
 
-    def decide(self, messages: Sequence[Consumed] | Taken) -> None:
+    def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
         """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
 
         Nothing transactional is on it, and it is not compacted: a broker gives its records consecutive offsets. Where one is left out, a record is lost that
         was not read, and the rule, which has to see every record of an epoch, may not go on in this one.
         """
-        for place, batch in messages.runs() if isinstance(messages, Taken) else by_partition(messages).items():
+        for place, batch in messages.split_by_partition() if isinstance(messages, FetchedMessages) else split_by_partition(messages).items():
             state = self.partitions.assigned.get(place)
             if state is None:
                 continue
@@ -113,7 +113,7 @@ class Loop:
             if isinstance(batch, Batch):
                 self._add(place, state, work, batch)
             elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
-                self._add(place, state, work, by_partition(batch.messages())[place])
+                self._add(place, state, work, split_by_partition(batch.messages())[place])
 
     def _add(self, place: Place, state: Assigned, work: Work, batch: Batch) -> None:
         filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None

@@ -29,7 +29,7 @@ def checksum_of(record: Record) -> str:
     return checksum(key, value, headers or [], timestamp_ms)
 
 
-class Said(NamedTuple):
+class ReadUpToMessage(NamedTuple):
     """A read-up-to record, and where in a batch it is."""
 
     position: int
@@ -41,25 +41,25 @@ class Said(NamedTuple):
 class Batch:
     """Consecutive messages of one intermediate partition."""
 
-    __slots__ = ("headers", "messages", "origins", "said")
+    __slots__ = ("headers", "messages", "origins", "read_up_to_messages")
 
     def __init__(self) -> None:
         self.messages: list[Consumed] = []
         self.headers: list[Headers] = []
         self.origins: list[Origin] = []
-        self.said: list[Said] = []
+        self.read_up_to_messages: list[ReadUpToMessage] = []
         """Read-up-to records; they are none of the messages."""
 
     @property
     def next_offset(self) -> int:
         """The intermediate offset to commit when the whole batch is decided."""
         last = self.messages[-1].offset() if self.messages else -1
-        return max(last, self.said[-1].intermediate_offset if self.said else -1) + 1
+        return max(last, self.read_up_to_messages[-1].intermediate_offset if self.read_up_to_messages else -1) + 1
 
     def follows(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and leaves none out."""
-        begins = [*(message.offset() for message in self.messages[:1]), *(said.intermediate_offset for said in self.said[:1])]
-        return min(begins) == next_offset and self.next_offset == next_offset + len(self.messages) + len(self.said)
+        begins = [*(message.offset() for message in self.messages[:1]), *(message.intermediate_offset for message in self.read_up_to_messages[:1])]
+        return min(begins) == next_offset and self.next_offset == next_offset + len(self.messages) + len(self.read_up_to_messages)
 
     def parse(self, partition: int) -> None:
         """Read the origins; what is none of this partition is looked at by itself: a read-up-to record, or a ForeignRecord with what is wrong and where."""
@@ -76,7 +76,7 @@ class Batch:
         for message, own in zip(messages, headers, strict=True):
             read_up_to = read_up_to_of(message)
             if read_up_to is not None:
-                self.said.append(Said(len(self.messages), message.offset(), read_up_to))
+                self.read_up_to_messages.append(ReadUpToMessage(len(self.messages), message.offset(), read_up_to))
                 continue
             self.origins.append(origin_of(message))
             self.messages.append(message)
@@ -106,7 +106,7 @@ class Batch:
         return zero_timestamp_ms
 
 
-def by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
+def split_by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
     """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
     batches: dict[Place, Batch] = {}
     topic, partition, batch = "", -1, Batch()

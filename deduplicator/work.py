@@ -12,7 +12,7 @@ from itertools import chain
 from common.errors import SourceRecreated
 from common.frontier import RuleState
 from common.routes import Place
-from deduplicator.compiled import Run
+from deduplicator.compiled import CompiledBatch
 from deduplicator.frontier_advance import advance_frontier
 from deduplicator.record_filter import FilterResult
 from deduplicator.rule import decide
@@ -34,7 +34,7 @@ class Work:
     lists, the rest in C (`deduplicator.compiled`)."""
     runs: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
     """Where they go, unless the route is one to one: decided before the transaction is begun, since a user's function may do it."""
-    last: tuple[Batch | Run, int] | None = None
+    last: tuple[Batch | CompiledBatch, int] | None = None
     """The batch that the last accepted record is in, and its position there."""
     left_out: bool = False
     """Whether the frontier has moved since over what `filter.sql` left out."""
@@ -58,17 +58,17 @@ class Work:
         """Theirs."""
         return list(chain.from_iterable(source_offsets for _, source_offsets in self.parts))
 
-    def scan(self, run: Run, source_identity: str) -> bool:
+    def scan(self, batch: CompiledBatch, source_identity: str) -> bool:
         """Decide a run in C; False, and nothing is decided, when there is something in it that only Python knows what to do with."""
-        decided = run.scan(self.rule, source_identity)
+        decided = batch.scan(self.rule, source_identity)
         if decided is None:
             return False
         self.rule = decided.state
         if decided.records:
             self.parts.append((decided.records, decided.records.source_offsets))
-            self.last, self.left_out = (run, decided.records.last_position), False
-        self.next_offset = run.next_offset
-        self.consumed += len(run)
+            self.last, self.left_out = (batch, decided.records.last_position), False
+        self.next_offset = batch.next_offset
+        self.consumed += len(batch)
         self.duplicates += decided.duplicates
         self.stale += decided.stale
         self.holes += decided.holes
@@ -80,17 +80,17 @@ class Work:
         What the filter leaves out is accepted, and not written.
         """
         begin, written = 0, list[Record]()
-        for position, _, said in batch.said:
+        for position, _, read_up_to in batch.read_up_to_messages:
             written += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, filter_records)
-            moved = advance_frontier(self.rule, said)
-            if moved != self.rule and said.source_identity != source_identity:
-                raise _recreated(said.source_identity, source_identity)
-            self.left_out = self.left_out or (moved != self.rule and said.left_out)
+            moved = advance_frontier(self.rule, read_up_to)
+            if moved != self.rule and read_up_to.source_identity != source_identity:
+                raise _recreated(read_up_to.source_identity, source_identity)
+            self.left_out = self.left_out or (moved != self.rule and read_up_to.left_out)
             self.rule, begin = moved, position
         written += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, filter_records)
         self.next_offset = batch.next_offset
-        self.consumed += len(batch.messages) + len(batch.said)
-        self.read_up_to += len(batch.said)
+        self.consumed += len(batch.messages) + len(batch.read_up_to_messages)
+        self.read_up_to += len(batch.read_up_to_messages)
         return written
 
     def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None,

@@ -150,7 +150,7 @@ def build(settings: Settings, number: int) -> Worker:
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)
-    queue = compiled.queue(settings, routes.values(), consumer)
+    queue = compiled.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
     intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
     consumer_group = ConsumerGroup(settings, pulse)

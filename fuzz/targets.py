@@ -55,7 +55,7 @@ def origin_header(data: bytes) -> None:
 
 
 def records(data: bytes) -> None:
-    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `by_partition` as
+    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `split_by_partition` as
     from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
     """
     batch = list(messages(data))
@@ -205,7 +205,7 @@ def _assert_found_at_leisure(batch: list[Message]) -> None:
             positions.origin_of(message)
         except ForeignRecord:
             refused += 1
-    assert refused, "by_partition and origin_of do not agree"
+    assert refused, "split_by_partition and origin_of do not agree"
 
 
 def _assert_unreadable(text: str) -> None:

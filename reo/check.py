@@ -121,7 +121,7 @@ class Check:
 
 def _stage_two(settings: Settings, found: Stand) -> Finding:
     """Which of its two forms is in use: the same copy, quicker by one of them."""
-    reason = compiled.why_not(settings, found.sources)
+    reason = compiled.find_disabled_reason(settings, found.sources)
     return ok("stage two", "its compiled path is used" if reason is None else f"done by Python: {reason}")
 
 

@@ -26,7 +26,7 @@ from deduplicator.intermediate import BATCH_RECORDS
 from deduplicator.loop import Loop
 from deduplicator.partitions import Assigned, Partitions
 from deduplicator.rule import decide
-from deduplicator.unwrap import by_partition
+from deduplicator.unwrap import split_by_partition
 
 INSTRUCTIONS_MAX = 225
 """Of a new record, all in all: 208 with Python 3.11, 214 with headers of its own."""
@@ -155,7 +155,7 @@ def test_the_pure_core_is_cheap() -> None:
     """Parsing and the rule alone."""
     def work(records: int) -> Callable[[], object]:
         messages = batch(records)
-        return lambda: decide(RuleState(-1, 1, None), by_partition(messages)[HERE].origins)
+        return lambda: decide(RuleState(-1, 1, None), split_by_partition(messages)[HERE].origins)
     assert per_record(work) <= PURE_INSTRUCTIONS_MAX
 
 

@@ -19,7 +19,7 @@ from common.records import Consumed
 from common.routes import Place
 from common.settings import load
 from deduplicator.frontier_advance import advance_frontier
-from deduplicator.unwrap import by_partition
+from deduplicator.unwrap import split_by_partition
 from deduplicator.work import Work
 from replicator.run import Engine
 from replicator.stage import Stage
@@ -68,7 +68,7 @@ def message(offset: int, last_header: tuple[str, bytes | None]) -> Consumed:
 def decided(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
     """What a round decides of them, before anything was copied."""
     work = Work(RuleState(-1, 5, None), 0)
-    work.add(by_partition(messages)[Place("t-proxy", 0)], identity, None)
+    work.add(split_by_partition(messages)[Place("t-proxy", 0)], identity, None)
     return work
 
 
