@@ -21,21 +21,21 @@ from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
 from deduplicator.compiled import CompiledRecords
 from deduplicator.destination_watch import DestinationWatch
-from deduplicator.transaction import InTurn
+from deduplicator.transaction import ProducerPair
 from deduplicator.unwrap import Record
 
 
 @dataclass(slots=True)
 class Output:
-    """Where a destination partition stands: every visible record after offset `known` is one of `sent`."""
+    """Where a destination partition stands: every visible record after offset `known_offset` is one of `sent`."""
 
-    known: int
+    known_offset: int
     sent: int
 
     @property
     def last_offset(self) -> int:
         """The least offset that the last of these records can have: each has one of its own, and markers lie between."""
-        return self.known + self.sent
+        return self.known_offset + self.sent
 
 
 UNCOUNTED = Output(-1, -1)
@@ -60,19 +60,19 @@ class Destination(Protocol):
     def abort(self) -> None:
         """Undo the open transaction."""
 
-    def settle(self) -> None:
+    def resolve_in_doubt(self) -> None:
         """Have everything decided that a failure, or a predecessor, left in doubt, before the frontier is read. Waits as long as the destination is silent."""
 
-    def watch(self, topic_ids: Mapping[str, str]) -> None:
+    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
         """Once a second, between two transactions: DestinationTruncated when what was written is seen to be gone. Waits for nothing.
 
         `topic_ids` are those that the frontiers speak of, by destination topic.
         """
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Whether its server has answered lately, as far as that is not seen on the intermediate topics."""
 
-    def take_up(self, routes: Collection[Route]) -> None:
+    def add_routes(self, routes: Collection[Route]) -> None:
         """Routes that have come; StageFailed when what was made for the others does not fit them."""
 
     def close(self) -> None:
@@ -82,10 +82,10 @@ class Destination(Protocol):
 class KafkaDestination:
     """Records go to a partition of a topic, with their own timestamp."""
 
-    def __init__(self, producers: InTurn, watcher: DestinationWatch, fit: Callable[[Collection[Route]], bool] = lambda _: True) -> None:
+    def __init__(self, producers: ProducerPair, watcher: DestinationWatch, batches_fit: Callable[[Collection[Route]], bool] = lambda _: True) -> None:
         self.producers = producers
         self.watcher = watcher
-        self.fit = fit
+        self.batches_fit = batches_fit
         """Whether the producers' batches are small enough for the destination topics of these routes."""
         self.outputs: dict[Place, Output] = {}
         self._client: Producer | None = None
@@ -100,7 +100,7 @@ class KafkaDestination:
         """Hand records to the client; `TransactionFailed`, or a typed Stop, when it refuses one."""
         client = self._client
         assert client is not None
-        self.producers.current.go_on(f"writing to {place}")
+        self.producers.current.check_deadline(f"writing to {place}")
         produce, (topic, partition) = client.produce, place
         output = self.outputs.get(place)
         last = records[-1]
@@ -114,10 +114,10 @@ class KafkaDestination:
                 try:
                     produce(topic, value, key, partition, None, None, timestamp_ms, headers)  # type: ignore[arg-type]  # by position: faster than by name
                 except BufferError:
-                    self._produce_patiently(place, (key, value, headers, timestamp_ms), None)
-            self._produce_patiently(place, last, self._report if output else None)
+                    self._produce_with_retry(place, (key, value, headers, timestamp_ms), None)
+            self._produce_with_retry(place, last, self._on_delivery if output else None)
         except KafkaException as failed:
-            raise self.producers.current.failed(failed, f"writing to {place}") from None
+            raise self.producers.current.handle_failure(failed, f"writing to {place}") from None
         if output:
             output.sent += len(records)
 
@@ -126,16 +126,16 @@ class KafkaDestination:
         assert self._client is not None
         done = 0
         while (done := done + records.forward(self._client, place, done, count)) < count:
-            self._let_it_send(place)
+            self._wait_for_queue(place)
 
-    def _let_it_send(self, place: Place) -> None:
+    def _wait_for_queue(self, place: Place) -> None:
         """The client's queue is full."""
         assert self._client is not None
         QUEUE_FULL.inc()
         self._client.poll(0.05)
-        self.producers.current.go_on(f"writing to {place}")
+        self.producers.current.check_deadline(f"writing to {place}")
 
-    def _produce_patiently(self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None) -> None:
+    def _produce_with_retry(self, place: Place, record: Record, on_delivery: Callable[[object, Any], None] | None) -> None:
         """While the client's queue is full, let it send."""
         assert self._client is not None
         key, value, headers, timestamp_ms = record
@@ -144,7 +144,7 @@ class KafkaDestination:
                 # the callback has two places, and the second one is passed over when the first is given, be it None (confluent-kafka 2.16)
                 self._client.produce(place.topic, value, key, place.partition, on_delivery, None, timestamp_ms, headers)  # type: ignore[arg-type]
             except BufferError:
-                self._let_it_send(place)
+                self._wait_for_queue(place)
             else:
                 return
 
@@ -155,7 +155,7 @@ class KafkaDestination:
         points.at("two: offsets sent")
         producer.flush()
         for place, offset in self._delivered.items():
-            check_delivered(place, self.outputs[place], offset)
+            check_delivered_offset(place, self.outputs[place], offset)
         points.soon_after("two: committing")
         producer.commit()
         for place, known in self._delivered.items():
@@ -167,41 +167,41 @@ class KafkaDestination:
         if not producer.abort():
             producer.discard()
 
-    def settle(self) -> None:
+    def resolve_in_doubt(self) -> None:
         """Initialise what was thrown away: until then its transaction may be open, and holds readers of the topic back."""
         self.producers.initialise()
 
-    def watch(self, topic_ids: Mapping[str, str]) -> None:
+    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
         """Ids of the topics, and ends of the partitions that are this copy's alone."""
-        self.watcher.see(topic_ids, {place: output.last_offset for place, output in self.outputs.items() if output != UNCOUNTED})
+        self.watcher.poll(topic_ids, {place: output.last_offset for place, output in self.outputs.items() if output != UNCOUNTED})
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """It is the intermediate topics' cluster."""
         return True
 
-    def take_up(self, routes: Collection[Route]) -> None:
+    def add_routes(self, routes: Collection[Route]) -> None:
         """Batches are made for the least of the topics' limits."""
-        if not self.fit(routes):
+        if not self.batches_fit(routes):
             raise StageFailed(f"one of {[route.destination_topic for route in routes]} takes smaller batches than this worker's producers make: starting again")
 
     def close(self) -> None:
         """Abort what is open."""
         self.producers.close()
 
-    def _report(self, error: object, message: Any) -> None:
+    def _on_delivery(self, error: object, message: Any) -> None:
         if error is None and message.offset() >= 0:
             self._delivered[Place(message.topic(), message.partition())] = message.offset()
 
 
-def check_delivered(place: Place, output: Output, offset: int) -> None:
+def check_delivered_offset(place: Place, output: Output, offset: int) -> None:
     """DestinationTruncated when the last record of the open transaction, which `output` counts, was given an offset that it cannot have.
 
     Offsets of a partition only grow. Where it lost what was written (an unclean election, a restored disk, a topic that was recreated), they are
-    given once more: `known` would be another record's then, and the next start would find nothing wrong.
+    given once more: `known_offset` would be another record's then, and the next start would find nothing wrong.
     """
     if offset < output.last_offset:
-        raise DestinationTruncated(f"{place} lost records while it was copied to: {output.sent} were written after offset {output.known}, and the last of them "
-                                   f"was given offset {offset}. This transaction is undone. Copy to a new topic, or restore this one")
+        raise DestinationTruncated(f"{place} lost records while it was copied to: {output.sent} were written after offset {output.known_offset}, and the last "
+                                   f"of them was given offset {offset}. This transaction is undone. Copy to a new topic, or restore this one")
 
 
 def offsets_with_metadata(positions: Mapping[Place, tuple[int, str]]) -> list[TopicPartition]:

@@ -1,13 +1,15 @@
-"""The frontier held against the data: does the destination have exactly what the frontier says was written?
+"""Compares the frontier with the destination: does it have exactly the records that the frontier says were written?
 
-A transaction is atomic by contract, and was seen torn (a broker killed between the two kinds of markers: output committed,
-offsets not). So the frontier says where the output stood, and every assignment reads the destination from there:
+A transaction is atomic by contract, but a torn one was seen (a broker was killed between writing the two kinds of markers: output
+committed, offsets not). So the frontier says where the output ended, and every assignment reads the destination from there. It finds
 
-- exactly `sent` visible records after `known`, of which the last (or, with none, the one at `known`) is the one that was written: the frontier is true;
-- more: they are either the output of a torn transaction, then they are the very next records that the rule accepts, or a
-  foreign writer's. The loop finds out: it holds each accepted record against the next surplus one (`Surplus.skip_matching`);
-- fewer, or another one: the destination lost records, unless retention or compaction took them. Offsets alone do not tell: where records were
-  lost together with the marker of their transaction, its records before them are aborted by the next marker, which has the offset of a lost one.
+- exactly `sent` visible records after `known_offset`, and the last of them (or, if `sent` is 0, the one at `known_offset`) is the record that
+  was written: the frontier is right;
+- more records: they are either the output of a torn transaction, and then they are the very next records that the rule accepts, or
+  somebody else wrote them. The loop finds out: it compares each accepted record with the next surplus one (`Surplus.skip_matching`);
+- fewer records, or a different last one: the destination lost records, unless retention or compaction deleted them. Offsets alone do not
+  show this: where records were lost together with the marker of their transaction, the next marker, at the offset of a lost record, aborts
+  the records of that transaction before it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Surplus:
     """Visible records of one destination partition that the frontier does not know of, and where the last known one is."""
 
     place: Place
-    known: int
+    known_offset: int
     records: deque[tuple[int, Record]] = field(default_factory=deque)
 
     def skip_matching(self, records: Sequence[Record]) -> int:
@@ -55,7 +57,7 @@ class Surplus:
                     f"the record on {self.place} at offset {offset} was not written by this copy: somebody else writes to the destination "
                     "topic. Stop the other writer, then copy to a new topic")
             self.records.popleft()
-            self.known = offset
+            self.known_offset = offset
             covered += 1
         if covered:
             TORN.labels(self.place.topic, str(self.place.partition)).inc(covered)
@@ -91,11 +93,11 @@ def check_destination(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
             continue
         if counted[place] < frontiers[place].sent:
             counted[place] += 1
-            outputs[place].known = offset
+            outputs[place].known_offset = offset
             if counted[place] == frontiers[place].sent and place not in vanishing:
                 _check_same(place, message, frontiers[place])
         else:
-            _add(surplus.setdefault(place, Surplus(place, outputs[place].known)), message)
+            _add(surplus.setdefault(place, Surplus(place, outputs[place].known_offset)), message)
     for place in at_known:
         raise _truncated(place, f"a record at offset {frontiers[place].destination_known}, which is none now")
     _missing(frontiers, counted, vanishing)

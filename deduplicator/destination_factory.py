@@ -14,26 +14,27 @@ from common.settings import Settings
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontier_store import ConsumerGroup, FrontierStore, KafkaFrontierStore
-from deduplicator.transaction import InTurn, TransactionalProducer
+from deduplicator.transaction import ProducerPair, TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588
 """Of a topic, by default (max.message.bytes): while there is none to ask."""
 
 
 def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
-         repeat: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
-    """For one worker; `routes` grows. `repeat` commits offsets for the group, where they are not part of the transaction."""
+         commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
+    """For one worker; `routes` grows. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
     if tables.named(settings):
         from deduplicator.postgresql import PostgresqlDestination
         from deduplicator.table_frontier_store import TableFrontierStore
 
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
-        return PostgresqlDestination(frontier_store, repeat), frontier_store
-    producers, fit = _producers(settings, number, routes.values(), consumer_group)
-    return KafkaDestination(producers, DestinationWatch(consumer_group.admin), fit), KafkaFrontierStore(consumer_group)
+        return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
+    producers, batches_fit = _producers(settings, number, routes.values(), consumer_group)
+    return KafkaDestination(producers, DestinationWatch(consumer_group.admin), batches_fit), KafkaFrontierStore(consumer_group)
 
 
-def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup) -> tuple[InTurn, Callable[[Collection[Route]], bool]]:
+def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup,
+               ) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
     """Two, and whether they fit the destination topics of further routes."""
     timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
     batch_bytes_max = _batch_bytes_max(consumer_group, routes)
@@ -42,7 +43,7 @@ def _producers(settings: Settings, number: int, routes: Collection[Route], consu
         lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
         return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.by)
-    return InTurn(producer("a"), producer("b")), lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max
+    return ProducerPair(producer("a"), producer("b")), lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max
 
 
 def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:

@@ -22,7 +22,7 @@ from common.routes import Place
 from common.topics import NO_TOPIC_ID
 
 log = logging.getLogger(__name__)
-EVERY_S = 5.0
+REQUEST_INTERVAL_S = 5.0
 
 
 class DestinationWatch:
@@ -31,21 +31,21 @@ class DestinationWatch:
     def __init__(self, client: AdminClient, clock: Callable[[], float] = machine.monotonic) -> None:
         self.client = client
         self.clock = clock
-        self.due = clock() + EVERY_S
+        self.next_request_at = clock() + REQUEST_INTERVAL_S
         self.described: dict[str, tuple[str, Future[Any]]] = {}
         """By topic, the id that it has to have, and the answer."""
         self.ends: dict[Place, tuple[int, Future[Any]]] = {}
         """By partition, the least offset of its last record, and the answer."""
 
-    def see(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
+    def poll(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
         """Look at answers, and ask anew when it is time: DestinationTruncated for a topic with another id, or a partition that ends before such an offset."""
         for name in [name for name, (_, answer) in self.described.items() if answer.done()]:
             self._check_id(name, *self.described.pop(name))
         for place in [place for place, (_, answer) in self.ends.items() if answer.done()]:
             self._check_end(place, *self.ends.pop(place))
-        if self.described or self.ends or not topic_ids or self.clock() < self.due:
+        if self.described or self.ends or not topic_ids or self.clock() < self.next_request_at:
             return
-        self.due = self.clock() + EVERY_S
+        self.next_request_at = self.clock() + REQUEST_INTERVAL_S
         answers = self.client.describe_topics(TopicCollection(list(topic_ids)), request_timeout=REQUEST_TIMEOUT_S)
         self.described = {name: (topic_ids[name], answer) for name, answer in answers.items()}
         if last_offsets:

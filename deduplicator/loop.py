@@ -90,7 +90,7 @@ class Loop:
             self.failed = True
             if self.work:
                 self.transaction_size.on_failed(self._consumed())
-            self.destination.settle()
+            self.destination.resolve_in_doubt()
             self.partitions.read_again()
         self._forget()
         if self.partitions.waiting:
@@ -169,7 +169,7 @@ class Loop:
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
                 self.failed = True
-                self.destination.settle()
+                self.destination.resolve_in_doubt()
                 return
             begun, self.starting = self.starting.assigned, Start()
             self.partitions.begin(begun)
@@ -205,7 +205,7 @@ class Loop:
             records = work.records
             covered = state.surplus.skip_matching(records)
             parts = [(records[covered:], work.source_offsets[covered:])] if len(records) > covered else []
-            self.destination.outputs[output] = Output(state.surplus.known, 0)
+            self.destination.outputs[output] = Output(state.surplus.known_offset, 0)
             if not state.surplus.records:
                 state.surplus = None
         if state.partitioner:
@@ -239,7 +239,7 @@ class Loop:
             positions = {}
             for place, state in moved.items():
                 output = self.destination.outputs[self._output(place)] if state.partitioner is None else UNCOUNTED
-                state.frontier = replace(state.frontier, destination_known=output.known, sent=output.sent)
+                state.frontier = replace(state.frontier, destination_known=output.known_offset, sent=output.sent)
                 positions[place] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)
 

@@ -1,13 +1,13 @@
 """PostgreSQL as the destination: accepted records and the frontiers in one database transaction.
 
-What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableFrontierStore.move_frontiers`), which locks
-their rows, then the last rows are looked at (`TableFrontierStore.check_last_rows`), then the records are copied (COPY), then both become visible
-together. In this order a worker that has lost its partitions is stopped at the first statement, and whoever takes them over waits at
-one place, which it can clear. There is nothing to be torn, and nothing that could arrive late: a commit that was sent and not
+Records are kept in memory until the commit, which does everything at once: it moves the frontiers (`TableFrontierStore.move_frontiers`), which
+locks their rows, checks the last rows (`TableFrontierStore.check_last_rows`), copies the records (COPY), and then both become visible
+together. In this order the first statement stops a worker that has lost its partitions, and the worker that takes them over waits in
+one place only, and can end that wait. No transaction can be torn, and none can arrive late: a commit that was sent and not
 answered is decided before its row can be read again.
 
-After the commit the group is told the same (`repeat`). When that fails, the frontier is read again as after any failure, is found to be ahead of the group's,
-and is committed once more.
+After the commit the same offsets are committed for the group (`commit_for_group`). If that fails, the frontier is read again as after any failure, is
+found to be ahead of the group's, and is committed for the group once more.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ LINE = re.compile(r", line (\d+)")
 class PostgresqlDestination:
     """Records go to a table, with their source partition and offset."""
 
-    def __init__(self, frontier_store: TableFrontierStore, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
+    def __init__(self, frontier_store: TableFrontierStore, commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> None:
         self.frontier_store = frontier_store
-        self.repeat = repeat
+        self.commit_for_group = commit_for_group
         self.late = 0
         """How many transactions of a single record were not over in time, one after the other."""
         self.probe = postgresql.probe(frontier_store.settings, f"{frontier_store.role}-probe")
         self.probe.start("database", PROBE_S)
         self.outputs: dict[Place, Output] = {}
-        """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
+        """`known_offset` is the source offset of the last row; nothing is ever `sent` that is not known."""
         self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
         self._known: dict[Place, int] = {}
         """Of the partitions that are written, the last row before."""
@@ -65,8 +65,8 @@ class PostgresqlDestination:
     def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
         """Keep them for the commit."""
         self._written.append((place, records, source_offsets))
-        self._known.setdefault(place, self.outputs[place].known)
-        self.outputs[place].known = source_offsets[-1]
+        self._known.setdefault(place, self.outputs[place].known_offset)
+        self.outputs[place].known_offset = source_offsets[-1]
 
     def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is the database's)
         """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that names the record."""
@@ -90,24 +90,24 @@ class PostgresqlDestination:
         points.at("two: committed")  # the group does not know it yet; the loop is here again when it does
         TRANSACTIONS.labels("committed").inc()
         self.frontier_store.on_committed(positions)
-        self.repeat(asked)
+        self.commit_for_group(asked)
 
     def abort(self) -> None:
         """No transaction is open outside `commit`."""
         self._written = []
 
-    def settle(self) -> None:
+    def resolve_in_doubt(self) -> None:
         """Have a session. What another one left is decided when the frontiers are taken over."""
         self.frontier_store.session  # noqa: B018  (waits)
 
-    def watch(self, topic_ids: Mapping[str, str]) -> None:
+    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
         """Each transaction looks at the last rows itself."""
 
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Asked by a thread of its own."""
         return self.probe.has_answered
 
-    def take_up(self, routes: Collection[Route]) -> None:
+    def add_routes(self, routes: Collection[Route]) -> None:
         """Tables are made when their partitions are taken over."""
 
     def close(self) -> None:

@@ -146,7 +146,7 @@ class Starter:
             kept = [commit.frontier for other, commit in commits.items()
                     if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
             identity = candidates.copied_identity(self.settings, sources[route], kept)
-            frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, destinations[place.topic].topic_id, stands.known, stands.sent)
+            frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, destinations[place.topic].topic_id, stands.known_offset, stands.sent)
             log.info("%(place)s: first frontier, the copy begins at source offset %(offset)d", {"place": route.source(place.partition), "offset": offset})
             result.assigned[place] = Assigned(-1, frontier)
             if route.is_one_to_one:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 STEP_S = 5.0
 """A call that may rightly last longer is made in parts of this length (librdkafka goes on with it when it is called again): between them it is said that
 the destination is waited for, and that this process lives. Far below what the watchdog allows (`reo.health.SILENT_S`)."""
-OF_TIMEOUT = 0.9
+TIMEOUT_SHARE = 0.9
 """The part of the time-out in which a transaction has to be over. Beyond the whole of it the coordinator aborts it and fences the producer, which ends this
 process; and the next one would begin with as large a transaction, since `deduplicator.transaction_size` is forgotten."""
 
@@ -71,15 +71,15 @@ class TransactionFailed(Exception):
 class TransactionalProducer:
     """One producer and its place in the lifecycle."""
 
-    def __init__(self, make: Callable[[], Producer], timeout_s: float, pulse: Pulse, lost: Callable[[Producer], int] = lambda _: 0,
+    def __init__(self, make: Callable[[], Producer], timeout_s: float, pulse: Pulse, count_lost: Callable[[Producer], int] = lambda _: 0,
                  clock: Callable[[], float] = machine.monotonic) -> None:
         self.clock = clock
         self.make = make
         self.timeout_s = timeout_s
         self.pulse = pulse
-        self.lost = lost
+        self.count_lost = count_lost
         """How many connections and answers its clients have lost."""
-        self.lost_before = 0
+        self.lost_at_begin = 0
         self.deadline = 0.0
         """When the open transaction has to be over."""
         self.state: State = "new"
@@ -104,8 +104,8 @@ class TransactionalProducer:
         """Open a transaction and return the client to produce with."""
         self.initialise()
         assert self.client is not None
-        self.lost_before = self.lost(self.client)
-        self.deadline = self.clock() + OF_TIMEOUT * self.timeout_s
+        self.lost_at_begin = self.count_lost(self.client)
+        self.deadline = self.clock() + TIMEOUT_SHARE * self.timeout_s
         return self._call("begun", "beginning a transaction", lambda client, _: client.begin_transaction())
 
     def send_offsets(self, offsets: Sequence[TopicPartition], member: Any) -> None:
@@ -116,10 +116,11 @@ class TransactionalProducer:
     def flush(self) -> None:
         """Wait until each record was delivered or refused, and its report was handed out. The commit would wait as long, and says what was refused."""
         assert self.client is not None
-        until = min(self.deadline, self.clock() + self.timeout_s)
-        while left := self._flush(max(0.1, min(STEP_S, until - self.clock()))):
-            if self.clock() >= until:
-                raise self.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")), "writing the records")
+        deadline = min(self.deadline, self.clock() + self.timeout_s)
+        while left := self._flush(max(0.1, min(STEP_S, deadline - self.clock()))):
+            if self.clock() >= deadline:
+                timed_out = KafkaError(KafkaError._TIMED_OUT, f"{left} records or reports are outstanding")
+                raise self.handle_failure(KafkaException(timed_out), "writing the records")
             self.pulse.wait("destination")
         self.pulse.beat()
 
@@ -132,21 +133,21 @@ class TransactionalProducer:
             failed = raised if isinstance(raised, KafkaException) else raised.__cause__ or raised.__context__
             if not isinstance(failed, KafkaException):
                 raise
-            raise self.failed(failed, "writing the records") from None
+            raise self.handle_failure(failed, "writing the records") from None
 
     def commit(self) -> None:
         """Commit; returns only when the coordinator has answered that it is done."""
         self._call("committed", "committing the transaction", lambda client, seconds: client.commit_transaction(seconds))
         TRANSACTIONS.labels("committed").inc()
-        self._only_if_whole()
+        self._discard_if_connection_lost()
 
-    def go_on(self, doing: str) -> None:
+    def check_deadline(self, doing: str) -> None:
         """A part of the transaction was written; TransactionFailed when its time is over."""
         self.pulse.beat()
         if self.clock() > self.deadline:
             if not self.abort():
                 self.discard()
-            raise TransactionFailed(f"{doing}: the transaction is not over after {OF_TIMEOUT * self.timeout_s:.0f} s, and "
+            raise TransactionFailed(f"{doing}: the transaction is not over after {TIMEOUT_SHARE * self.timeout_s:.0f} s, and "
                                     f"deduplicator.transaction_timeout_ms is {1000 * self.timeout_s:.0f}")
 
     def _call(self, event: Event, doing: str, call: Callable[[Producer, float], None]) -> Producer:
@@ -154,17 +155,17 @@ class TransactionalProducer:
         assert client is not None
         following = after(self.state, event)
         try:
-            self._in_parts(call, min(self.deadline, self.clock() + self.timeout_s))
+            self._call_in_steps(call, min(self.deadline, self.clock() + self.timeout_s))
         except KafkaException as failed:
-            raise self.failed(failed, doing) from None
+            raise self.handle_failure(failed, doing) from None
         self.state = following
         return client
 
-    def _in_parts(self, call: Callable[[Producer, float], None], until: float) -> None:
+    def _call_in_steps(self, call: Callable[[Producer, float], None], deadline: float) -> None:
         """Call again and again as long as all that is wrong is that it is not done yet; KafkaException otherwise, or when the time is over."""
         assert self.client is not None
         while True:
-            left_s = until - self.clock()
+            left_s = deadline - self.clock()
             try:
                 call(self.client, max(0.1, min(STEP_S, left_s)))
             except KafkaException as failed:
@@ -176,7 +177,7 @@ class TransactionalProducer:
                 self.pulse.beat()
                 return
 
-    def failed(self, failure: KafkaException, doing: str) -> Exception:
+    def handle_failure(self, failure: KafkaException, doing: str) -> Exception:
         """Abort or throw away; returns what to raise: TransactionFailed, or an error that ends the process."""
         error = failure.args[0]
         typed = translate(error, doing)
@@ -199,19 +200,19 @@ class TransactionalProducer:
             return True
         assert self.client is not None
         try:
-            self._in_parts(lambda client, seconds: client.abort_transaction(seconds), self.clock() + self.timeout_s)
+            self._call_in_steps(lambda client, seconds: client.abort_transaction(seconds), self.clock() + self.timeout_s)
         except KafkaException as failed:
             log.warning("the abort is in doubt: %s", failed.args[0].str())
             return False
         self.state = after(self.state, "aborted")
         TRANSACTIONS.labels("aborted").inc()
-        self._only_if_whole()
+        self._discard_if_connection_lost()
         return True
 
-    def _only_if_whole(self) -> None:
+    def _discard_if_connection_lost(self) -> None:
         """Use the producer again only if nothing of its transaction can still be on the way."""
         assert self.client is not None
-        if self.lost(self.client) != self.lost_before:
+        if self.count_lost(self.client) != self.lost_at_begin:
             log.warning("the transaction is decided, but a connection was lost meanwhile: the producer is replaced")
             self.discard()
 
@@ -224,7 +225,7 @@ class TransactionalProducer:
             self.client = None
 
 
-class InTurn:
+class ProducerPair:
     """The two producers; `current` is the one whose transaction is, or was last, open."""
 
     def __init__(self, first: TransactionalProducer, second: TransactionalProducer) -> None:

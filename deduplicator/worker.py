@@ -84,7 +84,7 @@ class Worker:
 
     def housekeeping(self) -> None:
         """What is done once a second, between two rounds."""
-        self._take_up(self.topic_discovery.find_new_routes(self.routes.values()))
+        self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
         if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
             self.unassigned.check()
             self.join_timeout.check()
@@ -102,14 +102,14 @@ class Worker:
             self._report(next_offsets, known)
             self.pulse.ready()
         self.purge.up_to(next_offsets)
-        self.destination.watch({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
+        self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
                                 for place, state in self.partitions.assigned.items()})
 
     def _waits_for(self, known: Mapping[Place, int]) -> Reason | None:
         """What keeps this worker from its work."""
         if not self.ends.has_answered or not known.keys() >= self.partitions.assigned.keys():
             return "destination"
-        if not self.destination.answers():
+        if not self.destination.is_answering():
             return "database"
         if not self.intermediate.is_member:
             return "group"
@@ -124,11 +124,11 @@ class Worker:
             if waiting is not None:
                 self.pulse.lag.report(place, waiting, self.loop.through_ms.get(place))
 
-    def _take_up(self, new: Collection[Route]) -> None:
+    def _add_routes(self, new: Collection[Route]) -> None:
         """Sources that have appeared."""
         if not new:
             return
-        self.destination.take_up(new)
+        self.destination.add_routes(new)
         log.info("new: %s", ", ".join(map(str, new)))
         for route in new:
             self.routes[route.intermediate_topic] = route
@@ -155,7 +155,7 @@ def build(settings: Settings, number: int) -> Worker:
     intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
     consumer_group = ConsumerGroup(settings, pulse)
     destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
-    destination.settle()  # before the frontier is read: what a predecessor left open is ended now
+    destination.resolve_in_doubt()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
     starter = Starter(settings, routes, consumer_group, frontier_store)
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))

@@ -192,7 +192,7 @@ class Service:
         beyond = tuple(offset for offset, _ in surplus[COPY].records) if surplus else ()
         if beyond:
             self.reached.add("check: surplus")
-        return Started(outputs[COPY].known, outputs[COPY].sent, beyond, "")
+        return Started(outputs[COPY].known_offset, outputs[COPY].sent, beyond, "")
 
     def cover(self, known: int, surplus: tuple[int, ...], accepted: tuple[int, ...]) -> tuple[int, int, tuple[int, ...], str]:
         """How many of the accepted records are there already, the last known one, what stays, and the error raised instead."""
@@ -202,13 +202,13 @@ class Service:
             covered = there.skip_matching([record(offset) for offset in accepted])
         except Stop as stop:
             return 0, known, surplus, type(stop).__name__
-        return covered, there.known, tuple(offset for offset, _ in there.records), ""
+        return covered, there.known_offset, tuple(offset for offset, _ in there.records), ""
 
     def begin(self, turn: int, states: tuple[str, str]) -> tuple[int, tuple[str, str], bool, str]:
-        """`InTurn.begin`: whose turn it is, the producers' states, whether one was initialised, and the error raised instead."""
+        """`ProducerPair.begin`: whose turn it is, the producers' states, whether one was initialised, and the error raised instead."""
         calls: list[str] = []
         producers = [self._made(state, calls) for state in states]
-        turns = self.modules["deduplicator.transaction"].InTurn(*producers)
+        turns = self.modules["deduplicator.transaction"].ProducerPair(*producers)
         turns.turn = turn
         try:
             turns.begin()
@@ -226,7 +226,7 @@ class Service:
         one = self._made(state, calls, "abort_transaction" if failure == "abort in doubt" else "")
         if failure:
             error = ERRORS["in doubt" if failure == "in doubt" else "abortable"]()
-            one.failed(KafkaException(error), doing)
+            one.handle_failure(KafkaException(error), doing)
         elif doing == "offsets":
             one.send_offsets([], None)
         elif doing == "commit":

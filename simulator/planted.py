@@ -127,7 +127,7 @@ WRONGS = (
     Wrong("an aborted transaction counts as open", TRANSACTION, '("open", "aborted"): "ready"', '("open", "aborted"): "open"'),
     Wrong("no abort after an abortable error", TRANSACTION, "error.txn_requires_abort() and self.abort()", "error.txn_requires_abort()"),
     Wrong("a late EndTxn may end the next transaction", TRANSACTION, '("prepared", "in doubt"): "new"', '("prepared", "in doubt"): "ready"'),
-    Wrong("a producer that lost something is used again", TRANSACTION, "        if self.lost(self.client) != self.lost_before:", "        if False:"),
+    Wrong("a producer that lost something is used again", TRANSACTION, "        if self.count_lost(self.client) != self.lost_at_begin:", "        if False:"),
     Wrong("offsets are committed in another transaction than the records", DESTINATION, "        producer.send_offsets(offsets(), member)\n",
           "        producer.send_offsets([], member)\n        producer.commit()\n        producer.begin()\n        producer.send_offsets(offsets(), member)\n"),
     Wrong("no rewind after an abort", LOOP, "            self.partitions.read_again()\n", ""),

@@ -32,7 +32,7 @@ def test_a_torn_transaction_is_recognised() -> None:
     """The next accepted records are exactly what is there: covered, not written again, the known offset moves to the last."""
     there = surplus(1, 2)
     assert there.skip_matching([record(1), record(2)]) == 2
-    assert (there.known, len(there.records)) == (12, 0)
+    assert (there.known_offset, len(there.records)) == (12, 0)
 
 
 def test_what_follows_a_torn_transaction_is_written() -> None:
@@ -45,16 +45,16 @@ def test_a_torn_transaction_is_recognised_over_several_batches() -> None:
     """One round accepts less than is there: the rest stays surplus for the next round."""
     there = surplus(1, 2, 3)
     assert there.skip_matching([record(1)]) == 1
-    assert (there.known, len(there.records)) == (10, 2)
+    assert (there.known_offset, len(there.records)) == (10, 2)
     assert there.skip_matching([record(2), record(3), record(4)]) == 2
-    assert there.known == 14
+    assert there.known_offset == 14
 
 
 def test_nothing_accepted_covers_nothing() -> None:
     """A round of duplicates leaves the surplus as it is."""
     there = surplus(1)
     assert there.skip_matching([]) == 0
-    assert (there.known, len(there.records)) == (9, 1)
+    assert (there.known_offset, len(there.records)) == (9, 1)
 
 
 @pytest.mark.parametrize("other", [

@@ -101,7 +101,7 @@ class Taker:
         self.current = self
 
     def begin(self) -> Taker:
-        """As InTurn.begin."""
+        """As ProducerPair.begin."""
         return self
 
     def send_offsets(self, offsets: object, member: object) -> None:
@@ -113,7 +113,7 @@ class Taker:
     def commit(self) -> None:
         """As TransactionalProducer.commit."""
 
-    def go_on(self, doing: str) -> None:
+    def check_deadline(self, doing: str) -> None:
         """As TransactionalProducer.go_on."""
 
     def poll(self, seconds: float) -> None:

@@ -108,10 +108,10 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
     producer, _ = opened(client)
-    producer.go_on("writing")
+    producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S
     with pytest.raises(TransactionFailed, match="not over"):
-        producer.go_on("writing")
+        producer.check_deadline("writing")
     assert (client.aborted, producer.state) == (1, "ready")
 
 

@@ -102,9 +102,9 @@ class Stand:
             self.fails -= 1
             raise TransactionFailed("no")
 
-    def settle(self) -> None:
+    def resolve_in_doubt(self) -> None:
         """After a failure."""
-        self.asked.append("settle")
+        self.asked.append("resolve_in_doubt")
 
 
 @BOTH_PROTOCOLS
@@ -134,7 +134,7 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
     stand.loop.round()
     assert stand.partitions.waiting == {FIRST}
     stand.loop.round()
-    assert stand.asked == [[FIRST], "begin after 1", [0], "settle"]
+    assert stand.asked == [[FIRST], "begin after 1", [0], "resolve_in_doubt"]
     assert stand.client.calls[1:] == [("incremental_unassign" if incremental else "unassign", [])]
     assert not stand.partitions.waiting
     assert not stand.outputs
@@ -153,7 +153,7 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
         stand.happens("on_assign", SECOND)
     stand.loop.round()
     stand.loop.round()
-    assert stand.asked[:7] == [[FIRST], "begin after 1", [0], "settle", "begin after 2", [0], "raised"]
+    assert stand.asked[:7] == [[FIRST], "begin after 1", [0], "resolve_in_doubt", "begin after 2", [0], "raised"]
     assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
     assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
 

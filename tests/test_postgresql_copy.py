@@ -249,6 +249,6 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(des
 def again(destination: PostgresqlDestination, known: int) -> None:
     """As the loop does after a failure: the frontiers are taken over with a new session."""
     (place,) = destination.outputs
-    destination.settle()
+    destination.resolve_in_doubt()
     destination.frontier_store.load_frontiers([Place(f"{place.topic}-proxy", 0)])
     destination.outputs[place] = Output(known, 0)
