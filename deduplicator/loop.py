@@ -34,7 +34,7 @@ from common.settings import Settings
 from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
-from deduplicator.partitions import Assigned, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.start import Start, Starter
 from deduplicator.transaction import TransactionFailed
@@ -76,7 +76,7 @@ class Loop:
         self.pulse.beat()
         self.work = {}
         try:
-            for messages in self.intermediate.batches(self.transaction_size.records, self.transaction_size.consume_seconds_max, self.batch_max):
+            for messages in self.intermediate.consume_batches(self.transaction_size.records, self.transaction_size.consume_seconds_max, self.batch_max):
                 points.at("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
@@ -91,7 +91,7 @@ class Loop:
             if self.work:
                 self.transaction_size.on_failed(self._consumed())
             self.destination.resolve_in_doubt()
-            self.partitions.read_again()
+            self.partitions.reload()
         self._forget()
         if self.partitions.waiting:
             self.start()
@@ -115,7 +115,7 @@ class Loop:
             elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
                 self._add(place, state, work, split_by_partition(batch.messages())[place])
 
-    def _add(self, place: Place, state: Assigned, work: Work, batch: Batch) -> None:
+    def _add(self, place: Place, state: AssignedPartition, work: Work, batch: Batch) -> None:
         filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
         records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
         if state.partitioner:
@@ -124,7 +124,7 @@ class Loop:
     def transact(self) -> None:
         """Steps 3 to 6; then the state moves."""
         begun = machine.monotonic()
-        member = self.intermediate.member()
+        member = self.intermediate.get_group_metadata()
         self.destination.begin()
         points.at("two: begun")
         try:
@@ -176,11 +176,11 @@ class Loop:
             self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost with their cluster go on to lag
             for place, state in begun.items():
                 FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
-            self.intermediate.read(begun)
+            self.intermediate.start_fetching(begun)
 
     def _commit_first(self, start: Start) -> None:
         while start.made:
-            member = self.intermediate.member()
+            member = self.intermediate.get_group_metadata()
             self.destination.begin()
             self._commit({place: start.assigned[place] for place in start.made}, member)
             points.at("two: first frontier made")
@@ -188,7 +188,7 @@ class Loop:
 
     def _forget(self) -> None:
         """Partitions are gone: nothing of them may be written, and nothing of them is known any more."""
-        for place in self.partitions.take_gone():
+        for place in self.partitions.pop_gone():
             self.work.pop(place, None)
             self.through_ms.pop(place, None)
             self.starting.forget(place)
@@ -219,21 +219,21 @@ class Loop:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
         return sum(len(records_of) for records_of, _ in parts)
 
-    def _moved(self, place: Place, work: Work) -> Assigned:
+    def _moved(self, place: Place, work: Work) -> AssignedPartition:
         state = self.partitions.assigned[place]
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
         moved = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
-        return Assigned(work.next_offset, moved, state.surplus, state.partitioner)
+        return AssignedPartition(work.next_offset, moved, state.surplus, state.partitioner)
 
     @staticmethod
-    def _last_written(state: Assigned, work: Work) -> str | None:
+    def _last_written(state: AssignedPartition, work: Work) -> str | None:
         if state.partitioner is not None:
             return None
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
-    def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
+    def _commit(self, moved: Mapping[Place, AssignedPartition], member: object) -> None:
         """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
         def offsets() -> list[TopicPartition]:
             positions = {}

@@ -1,8 +1,8 @@
 """The partitions of the intermediate topics that the group has given to this worker, and what it knows of each.
 
-    the group's callback ──on_assigned──▶ waiting ──begin──▶ assigned ──on_revoked──▶ gone, until `take_gone`
+    the group's callback ──on_assigned──▶ waiting ──begin──▶ assigned ──on_revoked──▶ gone, until `pop_gone`
                                              ▲                  │
-                                             └────read_again────┘
+                                             └────reload────┘
 
 The callbacks run inside the consumer's `poll` and do nothing but note: frontiers are read, and first ones committed, by the loop when the poll is
 over (`deduplicator.loop`). A partition that waits is not fetched, or what is fetched of it is passed over.
@@ -20,7 +20,7 @@ from deduplicator.partitioner import Partitioner
 
 
 @dataclass(slots=True)
-class Assigned:
+class AssignedPartition:
     """What a worker holds for one intermediate partition while it owns it."""
 
     next_offset: int
@@ -34,7 +34,7 @@ class Partitions:
     """Written by the consumer's callbacks and by the loop, in one thread."""
 
     def __init__(self) -> None:
-        self.assigned: dict[Place, Assigned] = {}
+        self.assigned: dict[Place, AssignedPartition] = {}
         """Those whose frontier is known: records of others are passed over."""
         self.waiting: set[Place] = set()
         """Those whose frontier has to be read, or committed for the first time."""
@@ -54,16 +54,16 @@ class Partitions:
             self.waiting.discard(place)
             self.gone.add(place)
 
-    def begin(self, assigned: Mapping[Place, Assigned]) -> None:
+    def begin(self, assigned: Mapping[Place, AssignedPartition]) -> None:
         """The frontiers of these are known, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """After a failure the committed frontiers count, as after an assignment."""
         self.on_assigned(list(self.assigned))
 
-    def take_gone(self) -> set[Place]:
+    def pop_gone(self) -> set[Place]:
         """Those that went since this was asked last; a partition that came back is one of them too."""
         gone, self.gone = self.gone, set()
         return gone

@@ -37,7 +37,7 @@ from deduplicator.call_limit import CallLimit
 from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontier_store import ConsumerGroup, FrontierStore
 from deduplicator.partitioner import build_partitioner
-from deduplicator.partitions import Assigned
+from deduplicator.partitions import AssignedPartition
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Start:
     `raised` are those of them that the rule has not set.
     """
 
-    assigned: dict[Place, Assigned] = field(default_factory=dict)
+    assigned: dict[Place, AssignedPartition] = field(default_factory=dict)
     outputs: dict[Place, Output] = field(default_factory=dict)
     """Of destination partitions; all else is of intermediate ones."""
     made: list[Place] = field(default_factory=list)
@@ -95,7 +95,8 @@ class Starter:
         result = Start()
         one_to_one = {self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)}
         result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
-        result.assigned = {place: Assigned(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place))) for place, commit in ours.items()}
+        result.assigned = {place: AssignedPartition(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place)))
+                           for place, commit in ours.items()}
         self._create_first_frontiers([place for place in wanted if place not in ours], commits, destinations, result)
         self._anchor(result, [commit.frontier.rule.epoch for commit in commits.values()])
         result.made += sorted(again & ours.keys() - set(result.made))
@@ -148,7 +149,7 @@ class Starter:
             identity = candidates.copied_identity(self.settings, sources[route], kept)
             frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, destinations[place.topic].topic_id, stands.known_offset, stands.sent)
             log.info("%(place)s: first frontier, the copy begins at source offset %(offset)d", {"place": route.source(place.partition), "offset": offset})
-            result.assigned[place] = Assigned(-1, frontier)
+            result.assigned[place] = AssignedPartition(-1, frontier)
             if route.is_one_to_one:
                 result.outputs[output] = stands
 

@@ -57,7 +57,7 @@ class UnassignedPartitions:
         self.done, self.due = unassigned == [], machine.monotonic() + LOOK_AFTER_S
         if unassigned:
             log.info("partitions %s are nobody's: joining the group again", unassigned)
-            self.intermediate.join()
+            self.intermediate.join_group()
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Worker:
         else:
             self._report(next_offsets, known)
             self.pulse.ready()
-        self.purge.up_to(next_offsets)
+        self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
                                 for place, state in self.partitions.assigned.items()})
 
@@ -118,7 +118,7 @@ class Worker:
     def _report(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
         """The lag; the client can know of a later end than the last answer."""
         for place, next_offset in next_offsets.items():
-            seen = self.intermediate.waiting(place, next_offset)
+            seen = self.intermediate.get_cached_lag(place, next_offset)
             ends = [max(0, known[place] - next_offset)] if place in known else []
             waiting = max([*ends, *([seen] if seen is not None else [])], default=None)
             if waiting is not None:
@@ -133,7 +133,7 @@ class Worker:
         for route in new:
             self.routes[route.intermediate_topic] = route
             self.starter.appeared.add(route.intermediate_topic)
-        self.intermediate.follow(self.routes)
+        self.intermediate.subscribe(self.routes)
 
     def close(self) -> None:
         """Leave no open transaction, and the group."""
@@ -160,7 +160,7 @@ def build(settings: Settings, number: int) -> Worker:
     starter = Starter(settings, routes, consumer_group, frontier_store)
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
-        intermediate.follow(routes)
+        intermediate.subscribe(routes)
     asker = reader(settings.destination, settings)  # each thread has clients of its own
     ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
     ends.start("ends", HOUSEKEEPING_S)

@@ -24,7 +24,7 @@ from common.routes import Place
 from common.settings import FILE_VARIABLE, Settings
 from common.settings_table import BY_NAME
 from deduplicator.loop import Loop
-from deduplicator.partitions import Assigned, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide
 from deduplicator.work import Work
 from fuzz.messages import PARTITIONS, Message, messages
@@ -59,7 +59,7 @@ def records(data: bytes) -> None:
     from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
     """
     batch = list(messages(data))
-    states = {Place("orders-proxy", partition): Assigned(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
+    states = {Place("orders-proxy", partition): AssignedPartition(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
     partitions = Partitions()
     partitions.begin(states)
     loop = Loop(settings.load(GIVEN), {}, partitions, *[cast(Any, None)] * 4)

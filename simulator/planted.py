@@ -130,7 +130,7 @@ WRONGS = (
     Wrong("a producer that lost something is used again", TRANSACTION, "        if self.count_lost(self.client) != self.lost_at_begin:", "        if False:"),
     Wrong("offsets are committed in another transaction than the records", DESTINATION, "        producer.send_offsets(offsets(), member)\n",
           "        producer.send_offsets([], member)\n        producer.commit()\n        producer.begin()\n        producer.send_offsets(offsets(), member)\n"),
-    Wrong("no rewind after an abort", LOOP, "            self.partitions.read_again()\n", ""),
+    Wrong("no rewind after an abort", LOOP, "            self.partitions.reload()\n", ""),
     Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
     Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
     Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n", "                if True:\n"),

@@ -24,7 +24,7 @@ from common.settings import load
 from deduplicator.destination import KafkaDestination, Output
 from deduplicator.intermediate import BATCH_RECORDS
 from deduplicator.loop import Loop
-from deduplicator.partitions import Assigned, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide
 from deduplicator.unwrap import split_by_partition
 
@@ -84,12 +84,12 @@ class Recorded:
     def __init__(self, messages: list[Consumed]) -> None:
         self.messages = messages
 
-    def batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
+    def consume_batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
         """As Intermediate.batches."""
         for begin in range(0, records_max, BATCH_RECORDS):
             yield self.messages[begin:begin + BATCH_RECORDS]
 
-    def member(self) -> None:
+    def get_group_metadata(self) -> None:
         """As Intermediate.member."""
 
 
@@ -127,7 +127,7 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
     def prepared(records: int) -> Callable[[], None]:
         destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
         partitions = Partitions()
-        partitions.begin({HERE: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
+        partitions.begin({HERE: AssignedPartition(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
         loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, partitions, cast(Any, Recorded(batch(records, own))), cast(Any, None), destination,
                     Pulse("deduplicator"))
         destination.outputs = {THERE: Output(-1, 0)}

@@ -138,7 +138,7 @@ def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.Monk
     seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
     for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
         records = 0
-        for batch in seam.batches(20_000, 5.0, FEW_RECORDS):
+        for batch in seam.consume_batches(20_000, 5.0, FEW_RECORDS):
             records += len(batch)
             clock.now += cost_s * len(batch)
         assert records in taken_up

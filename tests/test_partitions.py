@@ -16,7 +16,7 @@ from common.settings import load
 from deduplicator.destination import Output
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
-from deduplicator.partitions import Assigned, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.start import Start
 from deduplicator.transaction import TransactionFailed
 from tests.kafka import Clusters, plain, until
@@ -66,7 +66,7 @@ class Stand:
         self.asked: list[object] = []
         self.fails = 0
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
-        intermediate.follow(["t-proxy"])
+        intermediate.subscribe(["t-proxy"])
         loaded = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
         routes = {"t-proxy": Route("t", "t", "t-proxy")}
         self.loop = Loop(loaded, routes, self.partitions, intermediate, cast(Any, self), cast(Any, self), Pulse("deduplicator"))
@@ -82,7 +82,7 @@ class Stand:
     def start(self, places: Collection[Place]) -> Start:
         """Every frontier is a first one."""
         self.asked.append(sorted(places))
-        return Start({place: Assigned(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
+        return Start({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
                      sorted(places), sorted(places))
 
     def raise_again(self, start: Start) -> list[Place]:
@@ -175,7 +175,7 @@ def test_after_a_failure_the_client_is_moved() -> None:
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
     stand.loop.round()
-    stand.partitions.read_again()
+    stand.partitions.reload()
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
     stand.loop.round()
     assert stand.partitions.assigned.keys() == {FIRST}
@@ -189,17 +189,17 @@ class Member:
         self.partitions = Partitions()
         loaded = load(settings(clusters, topic, {"deduplicator_group_protocol": protocol}))
         self.intermediate = Intermediate(stage_two_consumer(loaded, number), protocol == "consumer", self.partitions)
-        self.intermediate.follow([topic])
+        self.intermediate.subscribe([topic])
 
     def polled(self) -> list[tuple[int, int]]:
         """What a poll has of it: partition and offset of each record."""
-        return [(message.partition(), message.offset()) for batch in self.intermediate.batches(100, 1.0) for message in batch]
+        return [(message.partition(), message.offset()) for batch in self.intermediate.consume_batches(100, 1.0) for message in batch]
 
     def begin(self) -> None:
         """Read all that waits from offset 3."""
-        begun = {place: Assigned(3, FRONTIER) for place in self.partitions.waiting}
+        begun = {place: AssignedPartition(3, FRONTIER) for place in self.partitions.waiting}
         self.partitions.begin(begun)
-        self.intermediate.read(begun)
+        self.intermediate.start_fetching(begun)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
