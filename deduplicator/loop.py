@@ -8,7 +8,7 @@
     6. commit    both become visible together                 crash before the answer: the successor reads which way it went
 
 The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
-gone on from: the same path as after an assignment (`Loop.start`), which has a transaction of its own where a first frontier is
+gone on from: the same path as after an assignment (`Loop.start_waiting`), which has a transaction of its own where a first frontier is
 to be committed. No transaction is open across a poll, nor begun inside of one, so partitions are never given up with one.
 Steps 1 and 2 alternate until their time is over, nothing more is there, or the transaction is full: a batch is small, so that
 a processor's cache holds all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its
@@ -36,7 +36,7 @@ from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_wit
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
-from deduplicator.start import Start, Starter
+from deduplicator.start import PartitionStarter, StartedPartitions
 from deduplicator.transaction import TransactionFailed
 from deduplicator.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, checksum_of, split_by_partition
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 class Loop:
     """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` says by topic where they lead."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: Starter,
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: PartitionStarter,
                  destination: Destination, pulse: Pulse, record_filter: RecordFilter | None = None) -> None:
         self.routes = routes
         self.partitions = partitions
@@ -56,13 +56,13 @@ class Loop:
         self.starter = starter
         self.destination = destination
         self.pulse = pulse
-        self.starting = Start()
+        self.starting = StartedPartitions()
         """Waiting partitions whose frontiers were read; first ones among them could not be committed yet."""
         self.work: dict[Place, Work] = {}
         """Of the round at hand, for assigned partitions only."""
-        self.through_ms: dict[Place, int] = {}
+        self.last_timestamp_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
-        self.failed = False
+        self.has_failed = False
         """Whether the last transaction was not committed."""
         transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
         self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
@@ -71,7 +71,7 @@ class Loop:
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
-    def round(self) -> None:
+    def run_round(self) -> None:
         """Steps 1 to 6, or the way back after a failure; then partitions that wait are started."""
         self.pulse.beat()
         self.work = {}
@@ -80,21 +80,21 @@ class Loop:
                 points.at("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
-            self._forget()
+            self._forget_revoked()
             if self.work:
                 points.at("two: decided")
-                self.transact()
+                self.run_transaction()
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
             REREADS.inc()
-            self.failed = True
+            self.has_failed = True
             if self.work:
-                self.transaction_size.on_failed(self._consumed())
+                self.transaction_size.on_failed(self._count_consumed())
             self.destination.resolve_in_doubt()
             self.partitions.reload()
-        self._forget()
+        self._forget_revoked()
         if self.partitions.waiting:
-            self.start()
+            self.start_waiting()
 
     def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
         """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
@@ -108,89 +108,90 @@ class Loop:
                 continue
             work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
             if not batch.follows(work.next_offset):
-                self.starter.gaps.add(place)
+                self.starter.partitions_with_gaps.add(place)
                 raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
             if isinstance(batch, Batch):
-                self._add(place, state, work, batch)
+                self._decide_batch(place, state, work, batch)
             elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
-                self._add(place, state, work, split_by_partition(batch.messages())[place])
+                self._decide_batch(place, state, work, split_by_partition(batch.messages())[place])
 
-    def _add(self, place: Place, state: AssignedPartition, work: Work, batch: Batch) -> None:
+    def _decide_batch(self, place: Place, state: AssignedPartition, work: Work, batch: Batch) -> None:
         filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
         records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
         if state.partitioner:
             work.runs += state.partitioner(records)
 
-    def transact(self) -> None:
+    def run_transaction(self) -> None:
         """Steps 3 to 6; then the state moves."""
         begun = machine.monotonic()
         member = self.intermediate.get_group_metadata()
         self.destination.begin()
         points.at("two: begun")
         try:
-            written = {place: self._write(place, work) for place, work in self.work.items()}
+            written = {place: self._write_partition(place, work) for place, work in self.work.items()}
             points.at("two: written")
-            moved = {place: self._moved(place, work) for place, work in self.work.items()}
+            moved = {place: self._build_next_state(place, work) for place, work in self.work.items()}
             self._commit(moved, member)
         except RecordRefused as refused:
-            raise refused if refused.names_the_record else RecordRefused(f"{refused} {_largest(self.work)}") from None
+            raise refused if refused.names_the_record else RecordRefused(f"{refused} {_describe_largest_record(self.work)}") from None
         except TransactionFailed:
             raise
         except Exception:
             self.destination.abort()
             raise
         points.at("two: committed")
-        self.failed = False
+        self.has_failed = False
         seconds = machine.monotonic() - begun
         TRANSACTION_SECONDS.observe(seconds)
-        self.transaction_size.on_committed(self._consumed(), seconds)
+        self.transaction_size.on_committed(self._count_consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
         self.partitions.assigned.update(moved)
         for place, work in self.work.items():
-            self._count(place, work, written[place])
+            self._update_metrics(place, work, written[place])
 
-    def _consumed(self) -> int:
+    def _count_consumed(self) -> int:
         """Records of the round at hand."""
         return sum(work.consumed for work in self.work.values())
 
-    def start(self) -> None:
-        """Partitions that wait: their frontiers, checked; first ones are committed here; then they are read from there.
+    def start_waiting(self) -> None:
+        """For partitions that wait: load and check their frontiers, commit first frontiers, then fetch from there.
 
-        When that commit fails they go on waiting, and the next round polls first: partitions that are gone by then are not tried again. What is to be
-        committed stays, since nobody else moves these frontiers: another reading would not know that they were just raised (`Starter.raise_again`).
+        If that commit fails, they go on waiting, and the next round polls first: partitions that are revoked by then are not tried again. What is to be
+        committed is kept, since nobody else moves these frontiers, and frontiers that are loaded again would not say that their epochs
+        were just raised (`PartitionStarter.raise_epochs_again`).
         """
         while self.partitions.waiting:
             if not self.starting.assigned:
-                self.starting = self.starter.start(self.partitions.waiting)
+                self.starting = self.starter.start_partitions(self.partitions.waiting)
                 points.at("two: frontier read")
                 self.destination.outputs.update(self.starting.outputs)
             try:
-                self._commit_first(self.starting)
+                self._commit_first_frontiers(self.starting)
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
-                self.failed = True
+                self.has_failed = True
                 self.destination.resolve_in_doubt()
                 return
-            begun, self.starting = self.starting.assigned, Start()
-            self.partitions.begin(begun)
+            begun, self.starting = self.starting.assigned, StartedPartitions()
+            self.partitions.start(begun)
             self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost with their cluster go on to lag
             for place, state in begun.items():
-                FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
+                FRONTIER.labels(*self._frontier_labels(place)).set(state.frontier.rule.frontier)
             self.intermediate.start_fetching(begun)
 
-    def _commit_first(self, start: Start) -> None:
-        while start.made:
+    def _commit_first_frontiers(self, start: StartedPartitions) -> None:
+        while start.to_commit:
             member = self.intermediate.get_group_metadata()
             self.destination.begin()
-            self._commit({place: start.assigned[place] for place in start.made}, member)
+            self._commit({place: start.assigned[place] for place in start.to_commit}, member)
             points.at("two: first frontier made")
-            start.made = self.starter.raise_again(start) if start.raised else []
+            start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
 
-    def _forget(self) -> None:
+    def _forget_revoked(self) -> None:
         """Partitions are gone: nothing of them may be written, and nothing of them is known any more."""
-        for place in self.partitions.pop_gone():
+        for place in self.partitions.pop_revoked():
             self.work.pop(place, None)
-            self.through_ms.pop(place, None)
+            self.last_timestamp_ms.pop(place, None)
             self.starting.forget(place)
             self.destination.outputs.pop(self._output(place), None)
 
@@ -198,7 +199,7 @@ class Loop:
         """Where the records of an intermediate partition go."""
         return self.routes[place.topic].destination(place.partition)
 
-    def _write(self, place: Place, work: Work) -> int:
+    def _write_partition(self, place: Place, work: Work) -> int:
         """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
         state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
         if state.surplus is not None:
@@ -219,7 +220,7 @@ class Loop:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
         return sum(len(records_of) for records_of, _ in parts)
 
-    def _moved(self, place: Place, work: Work) -> AssignedPartition:
+    def _build_next_state(self, place: Place, work: Work) -> AssignedPartition:
         state = self.partitions.assigned[place]
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
@@ -245,7 +246,7 @@ class Loop:
 
         self.destination.commit(offsets, member)
 
-    def _count(self, place: Place, work: Work, written: int) -> None:
+    def _update_metrics(self, place: Place, work: Work, written: int) -> None:
         intermediate, route = (place.topic, str(place.partition)), self.routes[place.topic]
         destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
         RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
@@ -253,18 +254,18 @@ class Loop:
         for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
                                ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
             DROPPED.labels(reason, *intermediate).inc(number)
-        FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
+        FRONTIER.labels(*self._frontier_labels(place)).set(work.rule.frontier)
         if work.parts:
             (first, _), (last, _) = work.parts[0], work.parts[-1]
-            first_ms, self.through_ms[place] = first[0][3], last[-1][3]
+            first_ms, self.last_timestamp_ms[place] = first[0][3], last[-1][3]
             COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
 
-    def _label(self, place: Place) -> tuple[str, str]:
+    def _frontier_labels(self, place: Place) -> tuple[str, str]:
         """A frontier is a source offset: its labels are the source's."""
         return self.routes[place.topic].source_topic, str(place.partition)
 
 
-def _largest(works: Mapping[Place, Work]) -> str:
+def _describe_largest_record(works: Mapping[Place, Work]) -> str:
     """Which record of a refused transaction it most probably was."""
     size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
                                           for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))

@@ -1,6 +1,6 @@
 """The partitions of the intermediate topics that the group has given to this worker, and what it knows of each.
 
-    the group's callback ──on_assigned──▶ waiting ──begin──▶ assigned ──on_revoked──▶ gone, until `pop_gone`
+    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked, until `pop_revoked`
                                              ▲                  │
                                              └────reload────┘
 
@@ -38,7 +38,7 @@ class Partitions:
         """Those whose frontier is known: records of others are passed over."""
         self.waiting: set[Place] = set()
         """Those whose frontier has to be read, or committed for the first time."""
-        self.gone: set[Place] = set()
+        self.revoked: set[Place] = set()
         """Those that were given up, or have to begin anew: what belongs to them is to be forgotten."""
 
     def on_assigned(self, places: Iterable[Place]) -> None:
@@ -52,9 +52,9 @@ class Partitions:
         for place in places:
             self.assigned.pop(place, None)
             self.waiting.discard(place)
-            self.gone.add(place)
+            self.revoked.add(place)
 
-    def begin(self, assigned: Mapping[Place, AssignedPartition]) -> None:
+    def start(self, assigned: Mapping[Place, AssignedPartition]) -> None:
         """The frontiers of these are known, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
@@ -63,7 +63,7 @@ class Partitions:
         """After a failure the committed frontiers count, as after an assignment."""
         self.on_assigned(list(self.assigned))
 
-    def pop_gone(self) -> set[Place]:
+    def pop_revoked(self) -> set[Place]:
         """Those that went since this was asked last; a partition that came back is one of them too."""
-        gone, self.gone = self.gone, set()
-        return gone
+        revoked, self.revoked = self.revoked, set()
+        return revoked

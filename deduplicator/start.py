@@ -7,7 +7,7 @@ copy begins is durable before anything is copied, whatever dies.
 |---|---|
 | a frontier, its position inside the intermediate topic | held against the destination's data (`deduplicator.destination_check`) |
 | a frontier, its position outside, or records missing behind it (deleted or lost unread) | the same, and anchored again: position at the end, epoch raised |
-| no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new (`_has_appeared`) |
+| no frontier, an empty destination partition | the first frontier: `source.start`, or the beginning for a partition that is new (`_is_new_partition`) |
 | a frontier of another destination topic (it was deleted and recreated) | the same as none, but never later than what was copied |
 | no frontier, records at the destination | FrontierLost, or, when told to append, the first frontier |
 | the same, on a route that is not one to one | the first frontier, if the records are certainly other sources' |
@@ -43,26 +43,26 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Start:
-    """The result for a set of partitions; `made` are those whose frontier is new, or said anew, and has to be committed before anything else.
+class StartedPartitions:
+    """The result for a set of partitions; `to_commit` are those whose frontier is new, or said anew, and has to be committed before anything else.
 
-    `raised` are those of them that the rule has not set.
+    `epoch_raised` are those of them that the rule has not set.
     """
 
     assigned: dict[Place, AssignedPartition] = field(default_factory=dict)
     outputs: dict[Place, Output] = field(default_factory=dict)
     """Of destination partitions; all else is of intermediate ones."""
-    made: list[Place] = field(default_factory=list)
-    raised: list[Place] = field(default_factory=list)
+    to_commit: list[Place] = field(default_factory=list)
+    epoch_raised: list[Place] = field(default_factory=list)
 
     def forget(self, place: Place) -> None:
         """It is another worker's now, or has to be read again."""
         self.assigned.pop(place, None)
-        self.made = [other for other in self.made if other != place]
-        self.raised = [other for other in self.raised if other != place]
+        self.to_commit = [other for other in self.to_commit if other != place]
+        self.epoch_raised = [other for other in self.epoch_raised if other != place]
 
 
-class Starter:
+class PartitionStarter:
     """Finds the frontiers of partitions; asks the frontier store of the destination, and the destination cluster for what is on the intermediate topics."""
 
     def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup, frontier_store: FrontierStore,
@@ -70,36 +70,36 @@ class Starter:
         self.settings = settings
         self.routes = routes
         self.clock = clock
-        self.appeared: set[str] = set()
+        self.new_topics: set[str] = set()
         """Intermediate topics of sources that were not there when the process started: with `source.start=latest` these are copied whole."""
-        self.gaps: set[Place] = set()
+        self.partitions_with_gaps: set[Place] = set()
         """Partitions of which unread records were found to be missing, at or behind the position: it is as good as gone."""
         self.consumer_group = consumer_group
         self.frontier_store = frontier_store
-        self.begun = frontier_store.has_frontiers()
+        self.had_frontiers = frontier_store.has_frontiers()
         """Asked before this worker joins the group: later, the frontiers could be those that other workers make in the same first start."""
-        self.recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
+        self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
 
-    def start(self, places: Iterable[Place]) -> Start:
+    def start_partitions(self, places: Iterable[Place]) -> StartedPartitions:
         """Frontiers for these partitions of intermediate topics; a Stop when one is refused. Waits while the destination is silent."""
         wanted = sorted(places)
         if not wanted:
-            return Start()
+            return StartedPartitions()
         commits, again = self.frontier_store.load_frontiers(wanted)
         destinations = self.frontier_store.describe_destinations([self.routes[topic] for topic in {place.topic for place in wanted}])
         if destinations is None:
             topics.prepare(candidates.answering(self.settings))
-            return self.start(wanted)
+            return self.start_partitions(wanted)
         ours = {place: commits[place] for place in wanted
                 if place in commits and commits[place].frontier.destination_topic_id == destinations[place.topic].topic_id}
-        result = Start()
+        result = StartedPartitions()
         one_to_one = {self._output(place): commit.frontier for place, commit in ours.items() if self._is_one_to_one(place)}
         result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
         result.assigned = {place: AssignedPartition(commit.intermediate_offset, commit.frontier, surplus.get(self._output(place)))
                            for place, commit in ours.items()}
         self._create_first_frontiers([place for place in wanted if place not in ours], commits, destinations, result)
-        self._anchor(result, [commit.frontier.rule.epoch for commit in commits.values()])
-        result.made += sorted(again & ours.keys() - set(result.made))
+        self._move_to_end(result, [commit.frontier.rule.epoch for commit in commits.values()])
+        result.to_commit += sorted(again & ours.keys() - set(result.to_commit))
         for place, state in result.assigned.items():
             if not self._is_one_to_one(place):
                 limit = CallLimit(self.consumer_group.pulse.beat)
@@ -122,27 +122,28 @@ class Starter:
             return None
 
     def _create_first_frontiers(self, missing: list[Place], commits: dict[Place, Committed], destinations: Mapping[str, topics.Topic],
-                    result: Start) -> None:
+                    result: StartedPartitions) -> None:
         if not missing:
             return
-        ends = self.frontier_store.get_end_offsets({there for place in missing for there in self._outputs(place, destinations)})
+        ends = self.frontier_store.get_end_offsets({there for place in missing for there in self._list_outputs(place, destinations)})
         on = candidates.answering(self.settings)
         source_admin = admin(on.source, on)
         sources = topics.sources(on, source_admin, self.settings.number("connect_timeout_s"))
-        check_offsets(self.settings, source_admin, sources, commits)
+        check_start_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
-            filled = [there for there in self._outputs(place, destinations) if ends[there] > 0]
-            if filled and self.settings.text("deduplicator.without_frontier") == "refuse" and not self._explained(place, sources[route], destinations):
+            filled = [there for there in self._list_outputs(place, destinations) if ends[there] > 0]
+            refuses = self.settings.text("deduplicator.without_frontier") == "refuse"
+            if filled and refuses and not self._is_from_other_sources(place, sources[route], destinations):
                 raise FrontierLost(
                     f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group {self.settings.application} has no frontier for {place}: "
                     "its offsets expired or were deleted, or the topic was filled by something else. "
-                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and self.recoverable else 'Copy'} "
+                    f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and self.is_recoverable else 'Copy'} "
                     "to a new topic, or set deduplicator.without_frontier=append to copy from source.start behind what is there")
             counted = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
                           default=sources[route].partitions)
-            offset = first_source_offset(self.settings, source_admin, route.source(place.partition),
-                                         added=place.partition >= counted or place in commits or self._has_appeared(place, bool(filled)))
+            offset = find_first_source_offset(self.settings, source_admin, route.source(place.partition),
+                                         added=place.partition >= counted or place in commits or self._is_new_partition(place, bool(filled)))
             stands = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             kept = [commit.frontier for other, commit in commits.items()
                     if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
@@ -153,31 +154,31 @@ class Starter:
             if route.is_one_to_one:
                 result.outputs[output] = stands
 
-    def _has_appeared(self, place: Place, filled: bool) -> bool:
+    def _is_new_partition(self, place: Place, filled: bool) -> bool:
         """Whether a partition without a frontier came after the copy had begun: `latest` would leave out what it got before it was seen.
 
         It came later where the service has frontiers of other partitions, or where records of its topic were copied before (then the frontiers were lost).
         Told to append behind what somebody else has copied, reo takes `source.start` as it is.
         """
-        if place.topic in self.appeared or self.settings.start.kind != "latest":
-            return place.topic in self.appeared
+        if place.topic in self.new_topics or self.settings.start.kind != "latest":
+            return place.topic in self.new_topics
         if self.settings.text("deduplicator.without_frontier") == "append":
-            return self.begun and not filled
-        return self.begun or self._was_copied(place.topic)
+            return self.had_frontiers and not filled
+        return self.had_frontiers or self._was_copied(place.topic)
 
     def _was_copied(self, topic: str) -> bool:
         between, route = self.consumer_group.list_partitions([topic]), self.routes[topic]
         copied = self.frontier_store.get_end_offsets([route.destination(place.partition) for place in between]) if route.is_one_to_one else {}
         return any(copied.values()) or any(positions.ends(self.consumer_group.admin, between).values())
 
-    def _outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
+    def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can come to."""
         route, fixed = self.routes[place.topic], mapping.number(self.routes[place.topic].mapping)
         if route.mapping == SAME or fixed is not None:
             return [route.destination(place.partition if fixed is None else fixed)]
         return [route.destination(partition) for partition in range(destinations[place.topic].partitions)]
 
-    def _explained(self, place: Place, source: topics.Topic, destinations: Mapping[str, topics.Topic]) -> bool:
+    def _is_from_other_sources(self, place: Place, source: topics.Topic, destinations: Mapping[str, topics.Topic]) -> bool:
         """Whether records at a destination that is not one to one are certainly not this partition's: it is new among others that were copied there before.
 
         Nothing was ever written to its intermediate partition, the group has frontiers for this destination, and none of them is this source's under
@@ -189,11 +190,12 @@ class Starter:
         known = {there: frontier for there, frontier in self.consumer_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
         return bool(known) and not any(frontier.source_identity == source.identity and there.topic != place.topic for there, frontier in known.items())
 
-    def _anchor(self, result: Start, known: Sequence[int]) -> None:
+    def _move_to_end(self, result: StartedPartitions, known: Sequence[int]) -> None:
         """Give a position at the end of its intermediate topic, and a raised epoch, to every partition whose own is not there; `known`: committed epochs."""
         beginnings, ends = (ask(self.consumer_group.admin, result.assigned) for ask in (positions.beginnings, positions.ends))
-        outside = {place for place, state in result.assigned.items() if not beginnings[place] <= state.next_offset <= ends[place] or place in self.gaps}
-        self.gaps -= outside
+        outside = {place for place, state in result.assigned.items()
+                   if not beginnings[place] <= state.next_offset <= ends[place] or place in self.partitions_with_gaps}
+        self.partitions_with_gaps -= outside
         newest = positions.newest_origins(self.consumer_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         epoch = epochs.raised(int(self.clock() * 1000), [*known, *(origin.epoch for origin in newest.values())])
         for place in outside:
@@ -201,28 +203,28 @@ class Starter:
             if state.next_offset >= 0:
                 log.warning("%(place)s: offset %(offset)d is gone from the intermediate topic; going on at its end with epoch %(epoch)d",
                             {"place": place, "offset": state.next_offset, "epoch": epoch})
-            state.frontier = anchored(state.frontier, epoch)
+            state.frontier = raise_epoch(state.frontier, epoch)
             state.next_offset = ends[place]
-            result.made.append(place)
-            result.raised.append(place)
+            result.to_commit.append(place)
+            result.epoch_raised.append(place)
 
-    def raise_again(self, start: Start) -> list[Place]:
-        """After the commit of `made`: those that have to be committed once more, since a run that has not read them can be above them all the same.
+    def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
+        """After the commit of `to_commit`: those that have to be committed once more, since a run that has not read them can be above them all the same.
 
         A run has one epoch for all partitions. While these were on their way, another worker can have raised the epoch of others, and a run can have read
         those, and of these what was there before. It was planned before this commit, so now the others' epochs tell how high it can be.
         """
         commits = self.consumer_group.load_commits(self.routes)
-        others = [commit.frontier.rule.epoch for place, commit in commits.items() if place not in start.raised]
-        late = [place for place in start.raised if epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)]
+        others = [commit.frontier.rule.epoch for place, commit in commits.items() if place not in start.epoch_raised]
+        late = [place for place in start.epoch_raised if epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)]
         epoch = epochs.raised(int(self.clock() * 1000), others)
         for place in late:
-            start.assigned[place].frontier = anchored(start.assigned[place].frontier, epoch)
-        start.raised = []
+            start.assigned[place].frontier = raise_epoch(start.assigned[place].frontier, epoch)
+        start.epoch_raised = []
         return late
 
 
-def first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, added: bool) -> int:
+def find_first_source_offset(settings: Settings, source_admin: AdminClient, place: Place, added: bool) -> int:
     """Where `source.start` lets a partition begin; `added`: it came later, or its copy was deleted."""
     start = settings.start
     if start.from_beginning(place.partition, added):
@@ -236,7 +238,7 @@ def first_source_offset(settings: Settings, source_admin: AdminClient, place: Pl
     return end
 
 
-def check_offsets(settings: Settings, source_admin: AdminClient, sources: Mapping[Route, topics.Topic], begun: Container[Place]) -> None:
+def check_start_offsets(settings: Settings, source_admin: AdminClient, sources: Mapping[Route, topics.Topic], begun: Container[Place]) -> None:
     """SettingsInvalid when `source.start` names a partition or an offset that the source does not have.
 
     All of them are looked at before the first one is used: a frontier that was made stays, also when the setting is corrected. `begun` have one.
@@ -257,6 +259,6 @@ def check_offsets(settings: Settings, source_admin: AdminClient, sources: Mappin
         raise SettingsInvalid(f"source.start asks for {'; '.join(wrong)} (the last one is the next record's)")
 
 
-def anchored(frontier: Frontier, epoch: int) -> Frontier:
+def raise_epoch(frontier: Frontier, epoch: int) -> Frontier:
     """The same source offset in a raised epoch, with nothing linked: what belongs to a position at the end of the intermediate topic."""
     return replace(frontier, rule=RuleState(frontier.rule.frontier, epoch, None))

@@ -24,13 +24,13 @@ from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
 from deduplicator.provenance import build_record_filter
-from deduplicator.start import Starter
+from deduplicator.start import PartitionStarter
 from deduplicator.topic_discovery import TopicDiscovery
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2
-LOOK_AFTER_S = 5.0
-ANSWER_S = 5.0
+CHECK_INTERVAL_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """A cluster that needs longer is away."""
 
 
@@ -42,10 +42,10 @@ class UnassignedPartitions:
     When the leader joins again, the broker has the partitions shared out anew; when another member does, it is given what it had.
     """
 
-    def __init__(self, starter: Starter, intermediate: Intermediate) -> None:
+    def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
-        self.due = machine.monotonic() + LOOK_AFTER_S
+        self.due = machine.monotonic() + CHECK_INTERVAL_S
         self.done = intermediate.incremental
         """With group.protocol=consumer the broker itself shares out."""
 
@@ -54,7 +54,7 @@ class UnassignedPartitions:
         if self.done or machine.monotonic() < self.due or not self.intermediate.is_member:
             return
         unassigned = self.starter.find_unassigned()
-        self.done, self.due = unassigned == [], machine.monotonic() + LOOK_AFTER_S
+        self.done, self.due = unassigned == [], machine.monotonic() + CHECK_INTERVAL_S
         if unassigned:
             log.info("partitions %s are nobody's: joining the group again", unassigned)
             self.intermediate.join_group()
@@ -69,7 +69,7 @@ class Worker:
     """By intermediate topic; sources that appear later are added."""
     pulse: Pulse
     destination: Destination
-    starter: Starter
+    starter: PartitionStarter
     partitions: Partitions
     intermediate: Intermediate
     loop: Loop
@@ -79,10 +79,10 @@ class Worker:
     purge: Purge
     ends: Probe[dict[Place, int]]
     """Where the intermediate topics end."""
-    asked: set[Place] = field(default_factory=set)
+    requested_partitions: set[Place] = field(default_factory=set)
     """The partitions whose ends were asked for last."""
 
-    def housekeeping(self) -> None:
+    def run_housekeeping(self) -> None:
         """What is done once a second, between two rounds."""
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
         if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
@@ -90,22 +90,22 @@ class Worker:
             self.join_timeout.check()
         next_offsets = {place: state.next_offset for place, state in self.partitions.assigned.items()}
         known = self.ends.answer
-        if next_offsets.keys() != self.asked:
-            self.asked = set(next_offsets)
+        if next_offsets.keys() != self.requested_partitions:
+            self.requested_partitions = set(next_offsets)
             self.ends.wake()
         if all(known.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
-            self.loop.failed = False  # somebody has done it
-        reason = self._waits_for(known)
+            self.loop.has_failed = False  # somebody has done it
+        reason = self._find_wait_reason(known)
         if reason:
             self.pulse.wait(reason)
         else:
-            self._report(next_offsets, known)
+            self._report_lag(next_offsets, known)
             self.pulse.ready()
         self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
                                 for place, state in self.partitions.assigned.items()})
 
-    def _waits_for(self, known: Mapping[Place, int]) -> Reason | None:
+    def _find_wait_reason(self, known: Mapping[Place, int]) -> Reason | None:
         """What keeps this worker from its work."""
         if not self.ends.has_answered or not known.keys() >= self.partitions.assigned.keys():
             return "destination"
@@ -113,16 +113,16 @@ class Worker:
             return "database"
         if not self.intermediate.is_member:
             return "group"
-        return "retry" if self.loop.failed or self.partitions.waiting else None
+        return "retry" if self.loop.has_failed or self.partitions.waiting else None
 
-    def _report(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
+    def _report_lag(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
         """The lag; the client can know of a later end than the last answer."""
         for place, next_offset in next_offsets.items():
             seen = self.intermediate.get_cached_lag(place, next_offset)
             ends = [max(0, known[place] - next_offset)] if place in known else []
             waiting = max([*ends, *([seen] if seen is not None else [])], default=None)
             if waiting is not None:
-                self.pulse.lag.report(place, waiting, self.loop.through_ms.get(place))
+                self.pulse.lag.report(place, waiting, self.loop.last_timestamp_ms.get(place))
 
     def _add_routes(self, new: Collection[Route]) -> None:
         """Sources that have appeared."""
@@ -132,7 +132,7 @@ class Worker:
         log.info("new: %s", ", ".join(map(str, new)))
         for route in new:
             self.routes[route.intermediate_topic] = route
-            self.starter.appeared.add(route.intermediate_topic)
+            self.starter.new_topics.add(route.intermediate_topic)
         self.intermediate.subscribe(self.routes)
 
     def close(self) -> None:
@@ -157,12 +157,13 @@ def build(settings: Settings, number: int) -> Worker:
     destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
     destination.resolve_in_doubt()  # before the frontier is read: what a predecessor left open is ended now
     points.at("two: initialised")
-    starter = Starter(settings, routes, consumer_group, frontier_store)
+    starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
         intermediate.subscribe(routes)
-    asker = reader(settings.destination, settings)  # each thread has clients of its own
-    ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
+    reader_of_ends = reader(settings.destination, settings)  # each thread has clients of its own
+    ends = Probe[dict[Place, int]](lambda: positions.ends_by(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
+                                   HOUSEKEEPING_S + ANSWER_TIMEOUT_S)
     ends.start("ends", HOUSEKEEPING_S)
     return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, TopicDiscovery(settings, routes.values()),
                   UnassignedPartitions(starter, intermediate), JoinTimeout(consumer_group.group, intermediate), Purge(consumer_group.admin), ends)
@@ -172,20 +173,20 @@ def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it cannot go on. Leaves no open transaction."""
     points.at("two: started")
     with permissions.named(settings, "run deduplicator"):
-        _work(settings, number, stopping)
+        _run_worker(settings, number, stopping)
 
 
-def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
+def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     permissions.check(settings, "run deduplicator")
     worker = build(settings, number)
     due = 0.0
     try:
         with pause_gc() as collect:
             while not stopping():
-                worker.loop.round()
+                worker.loop.run_round()
                 if machine.monotonic() >= due:
                     collect()
-                    worker.housekeeping()
+                    worker.run_housekeeping()
                     due = machine.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
     finally:
         points.at("two: stopping")

@@ -61,7 +61,7 @@ def records(data: bytes) -> None:
     batch = list(messages(data))
     states = {Place("orders-proxy", partition): AssignedPartition(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
     partitions = Partitions()
-    partitions.begin(states)
+    partitions.start(states)
     loop = Loop(settings.load(GIVEN), {}, partitions, *[cast(Any, None)] * 4)
     loop.zero_timestamp_ms = 1
     good = all(_is_ours(message) for message in batch)
@@ -82,7 +82,7 @@ def records(data: bytes) -> None:
     assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
     for place, work in loop.work.items():
         _assert_whole(work, [message for message in batch if message.of_partition == place.partition])
-        after = loop._moved(place, work).frontier
+        after = loop._build_next_state(place, work).frontier
         assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
 
 

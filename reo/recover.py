@@ -28,7 +28,7 @@ from common.kafka_clients import admin, reader
 from common.records import message_checksum
 from common.routes import Route
 from common.settings import Settings
-from deduplicator.start import anchored, first_source_offset
+from deduplicator.start import find_first_source_offset, raise_epoch
 from reo import alignment, recovered
 from reo.alignment import Sides
 from reo.comparable import divided
@@ -90,7 +90,7 @@ class Recovery:
         epoch = epochs.raised(int(machine.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
         for row in rows.values():
             assert row.write is not None
-            row.write = anchored(row.write, epoch)
+            row.write = raise_epoch(row.write, epoch)
         wanted = {place: Commit(ends[place], row.write.encode()) for place, row in rows.items() if row.write}
         self.group.commit(wanted)
         if self.group.commits(wanted) != wanted:
@@ -132,7 +132,7 @@ class Recovery:
             raise FrontierLost(f"{self.destination.name}-{row.partition} is empty, and source.start=latest does not tell where the copy began: "
                                "a record that came since would be lost. Run `reo recover` with source.start set to a timestamp at which the copy had not "
                                "begun yet, or to earliest")
-        return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
+        return find_first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
 
     def _copied_up_to(self, row: Partition, found: alignment.Found) -> int:
         """The last copied record's offset, or how far the group's frontier says that nothing follows it."""

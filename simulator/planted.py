@@ -134,8 +134,8 @@ WRONGS = (
     Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
     Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
     Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n", "                if True:\n"),
-    Wrong("a first frontier is not committed before it is used", LOOP, "        while start.made:\n", "        while False:\n"),
-    Wrong("an anchor does not raise the epoch", START, "            state.frontier = anchored(state.frontier, epoch)\n            state.next_offset",
+    Wrong("a first frontier is not committed before it is used", LOOP, "        while start.to_commit:\n", "        while False:\n"),
+    Wrong("an anchor does not raise the epoch", START, "            state.frontier = raise_epoch(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
     # stage one
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),

@@ -127,13 +127,13 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
     def prepared(records: int) -> Callable[[], None]:
         destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
         partitions = Partitions()
-        partitions.begin({HERE: AssignedPartition(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
+        partitions.start({HERE: AssignedPartition(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
         loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, partitions, cast(Any, Recorded(batch(records, own))), cast(Any, None), destination,
                     Pulse("deduplicator"))
         destination.outputs = {THERE: Output(-1, 0)}
 
         def run() -> None:
-            loop.round()
+            loop.run_round()
             assert partitions.assigned[HERE].next_offset == records
             assert destination.outputs[THERE].sent == (0 if frontier > 0 else records)
         return run

@@ -17,7 +17,7 @@ from deduplicator.destination import Output
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
-from deduplicator.start import Start
+from deduplicator.start import StartedPartitions
 from deduplicator.transaction import TransactionFailed
 from tests.kafka import Clusters, plain, until
 from tests.service import settings
@@ -79,16 +79,16 @@ class Stand:
             assert self.asked == before, "a callback asked for something"
         self.client.events.append(event)
 
-    def start(self, places: Collection[Place]) -> Start:
+    def start_partitions(self, places: Collection[Place]) -> StartedPartitions:
         """Every frontier is a first one."""
         self.asked.append(sorted(places))
-        return Start({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
+        return StartedPartitions({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
                      sorted(places), sorted(places))
 
-    def raise_again(self, start: Start) -> list[Place]:
+    def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
         """None."""
         self.asked.append("raised")
-        start.raised = []
+        start.epoch_raised = []
         return []
 
     def begin(self) -> None:
@@ -112,13 +112,13 @@ def test_the_callback_only_notes(incremental: bool) -> None:
     """It is answered without a partition; after the poll the first frontier is committed, and then the partition is read from its offset."""
     stand = Stand(incremental)
     stand.happens("on_assign", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assign = "incremental_assign" if incremental else "assign"
     assert stand.asked == [[FIRST], "begin after 1", [0], "raised"]
     assert stand.client.calls == [(assign, []), (assign, [(0, 7)])]
     assert stand.partitions.assigned.keys() == {FIRST}
     stand.happens("on_revoke", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.client.calls[2:] == [("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])]
     assert not stand.partitions.assigned
     assert not stand.outputs
@@ -131,15 +131,15 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
     stand.fails = 1
     stand.happens("on_assign", FIRST)
     stand.happens("on_revoke", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.partitions.waiting == {FIRST}
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.asked == [[FIRST], "begin after 1", [0], "resolve_in_doubt"]
     assert stand.client.calls[1:] == [("incremental_unassign" if incremental else "unassign", [])]
     assert not stand.partitions.waiting
     assert not stand.outputs
     stand.happens("on_assign", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.asked[4] == [FIRST], "it is read again when it comes back"
 
 
@@ -151,8 +151,8 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
     stand.happens("on_assign", FIRST)
     if incremental:
         stand.happens("on_assign", SECOND)
-    stand.loop.round()
-    stand.loop.round()
+    stand.loop.run_round()
+    stand.loop.run_round()
     assert stand.asked[:7] == [[FIRST], "begin after 1", [0], "resolve_in_doubt", "begin after 2", [0], "raised"]
     assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
     assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
@@ -163,8 +163,8 @@ def test_an_eager_assignment_is_everything() -> None:
     stand = Stand(incremental=False)
     stand.happens("on_assign", FIRST)
     stand.happens("on_assign", SECOND)
-    stand.loop.round()
-    stand.loop.round()
+    stand.loop.run_round()
+    stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {SECOND}
     assert stand.outputs.keys() == {Place("t", 1)}
     assert stand.client.calls[-1] == ("assign", [(1, 7)])
@@ -174,10 +174,10 @@ def test_after_a_failure_the_client_is_moved() -> None:
     """A partition that is fetched already is read from its committed offset again; it is not assigned a second time."""
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     stand.partitions.reload()
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}
     assert [name for name, _ in stand.client.calls] == ["incremental_assign", "incremental_assign", "seek"]
 
@@ -198,7 +198,7 @@ class Member:
     def begin(self) -> None:
         """Read all that waits from offset 3."""
         begun = {place: AssignedPartition(3, FRONTIER) for place in self.partitions.waiting}
-        self.partitions.begin(begun)
+        self.partitions.start(begun)
         self.intermediate.start_fetching(begun)
 
 

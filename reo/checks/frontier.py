@@ -1,6 +1,6 @@
 """How far the copy is, and whether a start would go on from there: what both stages ask before they begin, asked without beginning.
 
-While the service does not run, stage two's own start is asked (`deduplicator.start.Starter`), which reads frontiers, holds them against the
+While the service does not run, stage two's own start is asked (`deduplicator.start.PartitionStarter`), which reads frontiers, holds them against the
 destination's last records and says where a copy without one would begin; what it would commit is only shown. While it runs, its last records are on
 the move, and its start has looked at them: then only its frontiers are read. Either way stage one's question follows: does the source still have
 what comes next (`replicator.choice`).
@@ -22,7 +22,7 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic, intermediates
 from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
-from deduplicator.start import Starter, check_offsets, first_source_offset
+from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
 from replicator import choice, same
@@ -64,9 +64,9 @@ def _begins(found: Stand, route: Route, source: Topic) -> Iterator[Finding]:
     about = f"{ABOUT} of {route.source_topic}"
     places = list(map(route.source, range(source.partitions)))
     try:
-        check_offsets(found.settings, found.source_admin, {route: source}, ())
+        check_start_offsets(found.settings, found.source_admin, {route: source}, ())
         added = bool(Group(found.settings, found.destination_admin).frontiers())  # of other topics: this one came later
-        begins = {place: first_source_offset(found.settings, found.source_admin, place, added) for place in places}
+        begins = {place: find_first_source_offset(found.settings, found.source_admin, place, added) for place in places}
         yield ok(about, f"{BEGINS} {_listed(begins)}; {_left(found, begins)}")
     except ReoError as wrong:
         yield failed(about, wrong)
@@ -77,14 +77,14 @@ def _started(found: Stand, ready: Mapping[Route, Topic], committed: AbstractSet[
     """What stage two's start finds; the frontiers by intermediate partition."""
     consumer_group, routes = ConsumerGroup(found.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
     in_tables = database.frontier_store(routes, consumer_group) if database else None
-    start = Starter(found.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)).start(intermediates(ready))
+    start = PartitionStarter(found.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)).start_partitions(intermediates(ready))
     known = committed | (in_tables.rows.keys() if in_tables else set())
     said = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"
         groups: dict[str, dict[Place, int]] = {}
         for place in map(route.intermediate, range(source.partitions)):
-            how = GOES_ON if place not in start.made else GOES_ON_ANEW if place in known else BEGINS
+            how = GOES_ON if place not in start.to_commit else GOES_ON_ANEW if place in known else BEGINS
             groups.setdefault(how, {})[route.source(place.partition)] = start.assigned[place].frontier.rule.frontier + 1
         said += [ok(about, f"{how} {_listed(offsets)}; {_left(found, offsets)}") for how, offsets in groups.items()]
         surplus = (start.assigned[place].surplus for place in map(route.intermediate, range(source.partitions)))
