@@ -1,4 +1,4 @@
-"""One process of stage two: makes the clients, goes round the loop until told to stop, ends with the right exit code."""
+"""One process of stage two: creates the clients, runs the loop until it is told to stop, ends with the right exit code."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2
 CHECK_INTERVAL_S = 5.0
 ANSWER_TIMEOUT_S = 5.0
-"""A cluster that needs longer is away."""
+"""A cluster that needs longer is unreachable."""
 
 
 class UnassignedPartitions:
-    """Sees to it that every partition is somebody's, once after the start.
+    """Checks once after the start that no partition is unassigned; if one is, joins the group again.
 
-    A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions or topics were
-    added while it was away, nobody would notice: librdkafka asks for an assignment when a number of partitions changes, and it has seen one number only.
-    When the leader joins again, the broker has the partitions shared out anew; when another member does, it is given what it had.
+    A static member that comes back gets its old assignment, without a rebalance (KIP-345). If it is the group's leader, and partitions or topics were
+    added while it was away, nobody would notice: librdkafka asks for a rebalance when a number of partitions changes, and it has seen only one number.
+    When the leader joins again, the broker starts a rebalance; when another member joins again, it gets its old assignment.
     """
 
     def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
@@ -47,22 +47,22 @@ class UnassignedPartitions:
         self.intermediate = intermediate
         self.due = machine.monotonic() + CHECK_INTERVAL_S
         self.done = intermediate.incremental
-        """With group.protocol=consumer the broker itself shares out."""
+        """With group.protocol=consumer the broker itself assigns the partitions."""
 
     def check(self) -> None:
-        """Look, when it is time."""
+        """Check, if it is time."""
         if self.done or machine.monotonic() < self.due or not self.intermediate.is_member:
             return
         unassigned = self.starter.find_unassigned()
         self.done, self.due = unassigned == [], machine.monotonic() + CHECK_INTERVAL_S
         if unassigned:
-            log.info("partitions %s are nobody's: joining the group again", unassigned)
+            log.info("partitions %s are unassigned: joining the group again", unassigned)
             self.intermediate.join_group()
 
 
 @dataclass(slots=True)
 class Worker:
-    """What one process is made of, and what is done beside the rounds; `build` makes it."""
+    """The parts of one process, and its work between the rounds; `build` builds it."""
 
     settings: Settings
     routes: dict[str, Route]
@@ -78,36 +78,36 @@ class Worker:
     join_timeout: JoinTimeout
     purge: Purge
     ends: Probe[dict[Place, int]]
-    """Where the intermediate topics end."""
+    """The end offsets of the intermediate topics."""
     requested_partitions: set[Place] = field(default_factory=set)
-    """The partitions whose ends were asked for last."""
+    """The partitions whose end offsets were requested last."""
 
     def run_housekeeping(self) -> None:
-        """What is done once a second, between two rounds."""
+        """Once a second, between two rounds."""
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
-        if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
+        if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these two checks block until the cluster answers
             self.unassigned.check()
             self.join_timeout.check()
         next_offsets = {place: state.next_offset for place, state in self.partitions.assigned.items()}
-        known = self.ends.answer
+        end_offsets = self.ends.answer
         if next_offsets.keys() != self.requested_partitions:
             self.requested_partitions = set(next_offsets)
             self.ends.wake()
-        if all(known.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
-            self.loop.has_failed = False  # somebody has done it
-        reason = self._find_wait_reason(known)
+        if all(end_offsets.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
+            self.loop.has_failed = False  # these partitions have no record left to copy
+        reason = self._find_wait_reason(end_offsets)
         if reason:
             self.pulse.wait(reason)
         else:
-            self._report_lag(next_offsets, known)
+            self._report_lag(next_offsets, end_offsets)
             self.pulse.ready()
         self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
                                 for place, state in self.partitions.assigned.items()})
 
-    def _find_wait_reason(self, known: Mapping[Place, int]) -> Reason | None:
-        """What keeps this worker from its work."""
-        if not self.ends.has_answered or not known.keys() >= self.partitions.assigned.keys():
+    def _find_wait_reason(self, end_offsets: Mapping[Place, int]) -> Reason | None:
+        """What this worker waits for; None when it can work."""
+        if not self.ends.has_answered or not end_offsets.keys() >= self.partitions.assigned.keys():
             return "destination"
         if not self.destination.is_answering():
             return "database"
@@ -115,28 +115,28 @@ class Worker:
             return "group"
         return "retry" if self.loop.has_failed or self.partitions.waiting else None
 
-    def _report_lag(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
-        """The lag; the client can know of a later end than the last answer."""
+    def _report_lag(self, next_offsets: Mapping[Place, int], end_offsets: Mapping[Place, int]) -> None:
+        """The consumer can know a later end offset than the last answer has."""
         for place, next_offset in next_offsets.items():
-            seen = self.intermediate.get_cached_lag(place, next_offset)
-            ends = [max(0, known[place] - next_offset)] if place in known else []
-            waiting = max([*ends, *([seen] if seen is not None else [])], default=None)
-            if waiting is not None:
-                self.pulse.lag.report(place, waiting, self.loop.last_timestamp_ms.get(place))
+            cached_lag = self.intermediate.get_cached_lag(place, next_offset)
+            lags = [max(0, end_offsets[place] - next_offset)] if place in end_offsets else []
+            lag = max([*lags, *([cached_lag] if cached_lag is not None else [])], default=None)
+            if lag is not None:
+                self.pulse.lag.report(place, lag, self.loop.last_timestamp_ms.get(place))
 
-    def _add_routes(self, new: Collection[Route]) -> None:
-        """Sources that have appeared."""
-        if not new:
+    def _add_routes(self, new_routes: Collection[Route]) -> None:
+        """Copy source topics that have appeared."""
+        if not new_routes:
             return
-        self.destination.add_routes(new)
-        log.info("new: %s", ", ".join(map(str, new)))
-        for route in new:
+        self.destination.add_routes(new_routes)
+        log.info("new: %s", ", ".join(map(str, new_routes)))
+        for route in new_routes:
             self.routes[route.intermediate_topic] = route
             self.starter.new_topics.add(route.intermediate_topic)
         self.intermediate.subscribe(self.routes)
 
     def close(self) -> None:
-        """Leave no open transaction, and the group."""
+        """Leave the group, with no open transaction."""
         self.topic_discovery.close()
         self.ends.close()
         self.pulse.wait("start")
@@ -145,7 +145,7 @@ class Worker:
 
 
 def build(settings: Settings, number: int) -> Worker:
-    """A worker, everything after what it depends on; it asks to be a member of the group last."""
+    """A worker, each part after those that it depends on; joining the group comes last."""
     routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
@@ -155,7 +155,7 @@ def build(settings: Settings, number: int) -> Worker:
     intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
     consumer_group = ConsumerGroup(settings, pulse)
     destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
-    destination.resolve_in_doubt()  # before the frontier is read: what a predecessor left open is ended now
+    destination.resolve_in_doubt()  # before the frontier is read: it ends the transactions that a predecessor left open
     points.at("two: initialised")
     starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
@@ -170,7 +170,7 @@ def build(settings: Settings, number: int) -> Worker:
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    """Work until `stopping()`; a Stop or Restart error when it cannot go on. Leaves no open transaction."""
+    """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open transaction."""
     points.at("two: started")
     with permissions.named(settings, "run deduplicator"):
         _run_worker(settings, number, stopping)
