@@ -2,17 +2,16 @@
 
     1. consume   batches from the intermediate topic          crash: nothing happened
     2. decide    which records are new (`rule`), pure         crash: nothing happened
-    3. begin     a transaction of the producer in turn        crash: an empty transaction is aborted by the successor
+    3. begin     a transaction of the next producer           crash: an empty transaction is aborted by the successor
     4. write     the new records, unwrapped                   crash: aborted; nobody sees them
     5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits until that is certain
-    6. commit    both become visible together                 crash before the answer: the successor reads which way it went
+    6. commit    both become visible together                 crash before the answer: the successor reads the outcome
 
-The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
-gone on from: the same path as after an assignment (`Loop.start_waiting`), which has a transaction of its own where a first frontier is
-to be committed. No transaction is open across a poll, nor begun inside of one, so partitions are never given up with one.
-Steps 1 and 2 alternate until their time is over, nothing more is there, or the transaction is full: a batch is small, so that
-a processor's cache holds all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its
-partition.
+The state in memory changes only after step 6 was answered. After any failure the worker reads the committed frontier again, checks
+it and continues from it: the same path as after an assignment (`Loop.start_waiting`), which uses a transaction of its own to commit a
+first frontier. No transaction is open across a poll, and none is begun inside a poll, so no partition is revoked while one is open.
+Steps 1 and 2 alternate until their time is over, no more records are there, or the transaction is full. A batch is small, so that
+its objects fit into a processor's cache. The decisions are kept in `Work`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` says by topic where they lead."""
+    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` is by intermediate topic."""
 
     def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: PartitionStarter,
                  destination: Destination, pulse: Pulse, record_filter: RecordFilter | None = None) -> None:
@@ -57,9 +56,9 @@ class Loop:
         self.destination = destination
         self.pulse = pulse
         self.starting = StartedPartitions()
-        """Waiting partitions whose frontiers were read; first ones among them could not be committed yet."""
+        """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be committed yet."""
         self.work: dict[Place, Work] = {}
-        """Of the round at hand, for assigned partitions only."""
+        """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
         self.has_failed = False
@@ -72,7 +71,7 @@ class Loop:
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
     def run_round(self) -> None:
-        """Steps 1 to 6, or the way back after a failure; then partitions that wait are started."""
+        """Steps 1 to 6, or the recovery after a failure; then start the partitions that wait."""
         self.pulse.beat()
         self.work = {}
         try:
@@ -97,10 +96,10 @@ class Loop:
             self.start_waiting()
 
     def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
-        """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
+        """Step 2, for every partition of the batch that is still assigned; PositionGone where records of the intermediate topic are missing.
 
-        Nothing transactional is on it, and it is not compacted: a broker gives its records consecutive offsets. Where one is left out, a record is lost that
-        was not read, and the rule, which has to see every record of an epoch, may not go on in this one.
+        The intermediate topic has no transactions and is not compacted, so its records have consecutive offsets. A gap means that a record was lost
+        before it was read. The rule has to see every record of an epoch, so it may not go on in this epoch.
         """
         for place, batch in messages.split_by_partition() if isinstance(messages, FetchedMessages) else split_by_partition(messages).items():
             state = self.partitions.assigned.get(place)
@@ -109,7 +108,7 @@ class Loop:
             work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
             if not batch.follows(work.next_offset):
                 self.starter.partitions_with_gaps.add(place)
-                raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
+                raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next batch ends at {batch.next_offset}")
             if isinstance(batch, Batch):
                 self._decide_batch(place, state, work, batch)
             elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
@@ -119,19 +118,19 @@ class Loop:
         filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
         records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
         if state.partitioner:
-            work.runs += state.partitioner(records)
+            work.partitioned_records += state.partitioner(records)
 
     def run_transaction(self) -> None:
-        """Steps 3 to 6; then the state moves."""
-        begun = machine.monotonic()
+        """Steps 3 to 6; then the state changes."""
+        began_at = machine.monotonic()
         member = self.intermediate.get_group_metadata()
         self.destination.begin()
         points.at("two: begun")
         try:
             written = {place: self._write_partition(place, work) for place, work in self.work.items()}
             points.at("two: written")
-            moved = {place: self._build_next_state(place, work) for place, work in self.work.items()}
-            self._commit(moved, member)
+            next_states = {place: self._build_next_state(place, work) for place, work in self.work.items()}
+            self._commit(next_states, member)
         except RecordRefused as refused:
             raise refused if refused.names_the_record else RecordRefused(f"{refused} {_describe_largest_record(self.work)}") from None
         except TransactionFailed:
@@ -141,16 +140,16 @@ class Loop:
             raise
         points.at("two: committed")
         self.has_failed = False
-        seconds = machine.monotonic() - begun
+        seconds = machine.monotonic() - began_at
         TRANSACTION_SECONDS.observe(seconds)
         self.transaction_size.on_committed(self._count_consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
-        self.partitions.assigned.update(moved)
+        self.partitions.assigned.update(next_states)
         for place, work in self.work.items():
             self._update_metrics(place, work, written[place])
 
     def _count_consumed(self) -> int:
-        """Records of the round at hand."""
+        """Records of the current round."""
         return sum(work.consumed for work in self.work.values())
 
     def start_waiting(self) -> None:
@@ -172,12 +171,12 @@ class Loop:
                 self.has_failed = True
                 self.destination.resolve_in_doubt()
                 return
-            begun, self.starting = self.starting.assigned, StartedPartitions()
-            self.partitions.start(begun)
-            self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost with their cluster go on to lag
-            for place, state in begun.items():
+            started, self.starting = self.starting.assigned, StartedPartitions()
+            self.partitions.start(started)
+            self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost together with their cluster keep reporting lag
+            for place, state in started.items():
                 FRONTIER.labels(*self._frontier_labels(place)).set(state.frontier.rule.frontier)
-            self.intermediate.start_fetching(begun)
+            self.intermediate.start_fetching(started)
 
     def _commit_first_frontiers(self, start: StartedPartitions) -> None:
         while start.to_commit:
@@ -188,7 +187,7 @@ class Loop:
             start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
 
     def _forget_revoked(self) -> None:
-        """Partitions are gone: nothing of them may be written, and nothing of them is known any more."""
+        """Forget all state of revoked partitions: none of their records may be written."""
         for place in self.partitions.pop_revoked():
             self.work.pop(place, None)
             self.last_timestamp_ms.pop(place, None)
@@ -196,11 +195,11 @@ class Loop:
             self.destination.outputs.pop(self._output(place), None)
 
     def _output(self, place: Place) -> Place:
-        """Where the records of an intermediate partition go."""
+        """The destination partition of an intermediate partition."""
         return self.routes[place.topic].destination(place.partition)
 
     def _write_partition(self, place: Place, work: Work) -> int:
-        """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
+        """Step 4 for one partition; returns how many records were written. Records that a torn transaction has written are not written again."""
         state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
         if state.surplus is not None:
             records = work.records
@@ -210,23 +209,23 @@ class Loop:
             if not state.surplus.records:
                 state.surplus = None
         if state.partitioner:
-            for there, run in work.runs:
+            for destination_partition, run in work.partitioned_records:
                 if run:
-                    self.destination.write(there, run, ())
+                    self.destination.write(destination_partition, run, ())
         else:
-            for records_of, source_offsets in parts:
-                self.destination.write(output, records_of, source_offsets)
+            for part, source_offsets in parts:
+                self.destination.write(output, part, source_offsets)
         if work.parked:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
-        return sum(len(records_of) for records_of, _ in parts)
+        return sum(len(part) for part, _ in parts)
 
     def _build_next_state(self, place: Place, work: Work) -> AssignedPartition:
         state = self.partitions.assigned[place]
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
-        moved = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
-        return AssignedPartition(work.next_offset, moved, state.surplus, state.partitioner)
+        frontier = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
+        return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
     @staticmethod
     def _last_written(state: AssignedPartition, work: Work) -> str | None:
@@ -234,11 +233,11 @@ class Loop:
             return None
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
-    def _commit(self, moved: Mapping[Place, AssignedPartition], member: object) -> None:
-        """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
+    def _commit(self, next_states: Mapping[Place, AssignedPartition], member: object) -> None:
+        """Steps 5 and 6: the frontier is encoded last, when the number of sent records is known."""
         def offsets() -> list[TopicPartition]:
             positions = {}
-            for place, state in moved.items():
+            for place, state in next_states.items():
                 output = self.destination.outputs[self._output(place)] if state.partitioner is None else UNCOUNTED
                 state.frontier = replace(state.frontier, destination_known=output.known_offset, sent=output.sent)
                 positions[place] = (state.next_offset, state.frontier.encode())
@@ -261,14 +260,14 @@ class Loop:
             COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
 
     def _frontier_labels(self, place: Place) -> tuple[str, str]:
-        """A frontier is a source offset: its labels are the source's."""
+        """A frontier is a source offset, so its labels are those of the source."""
         return self.routes[place.topic].source_topic, str(place.partition)
 
 
 def _describe_largest_record(works: Mapping[Place, Work]) -> str:
-    """Which record of a refused transaction it most probably was."""
+    """The record of a refused transaction that was most probably refused."""
     size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
                                           for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))
     if not size:
-        return "It is one that is parked"
+        return "It is a parked record"
     return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"
