@@ -27,41 +27,41 @@ from deduplicator.destination_check import Surplus, check_destination
 
 log = logging.getLogger(__name__)
 BEYOND_TIMEOUT_S = 20
-"""How long after the transaction time-out offsets may stay undecided: the coordinator looks for expired ones every 10 s."""
+"""How long offsets may stay undecided after the transaction time-out: the coordinator looks for expired transactions every 10 s."""
 CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
-"""By destination partition: where the output stands, and what is there beyond the frontier."""
+"""By destination partition: the state of the output, and the records beyond the frontier."""
 
 
 class LoadedFrontiers(NamedTuple):
     """The frontiers of some intermediate topics."""
 
     commits: dict[Place, Committed]
-    """Of all their partitions, where there is one."""
-    again: AbstractSet[Place]
-    """Of the partitions that were asked for, those that have to be committed again as they are, before anything else."""
+    """Of all partitions of these topics that have a commit."""
+    to_commit_again: AbstractSet[Place]
+    """Those of the requested partitions that have to be committed again unchanged, before anything else."""
 
 
 class FrontierStore(Protocol):
-    """Waits while the destination is silent; a Stop when what is there cannot be gone on from."""
+    """Waits while the destination does not answer; a Stop when the copy cannot continue from what the destination has."""
 
     def has_frontiers(self) -> bool:
-        """Whether this service has a frontier, of whatever partition."""
+        """Whether this service has a frontier for any partition."""
 
-    def load_frontiers(self, wanted: Collection[Place]) -> LoadedFrontiers:
-        """What is committed; the wanted intermediate partitions are this worker's from now on."""
+    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+        """The committed frontiers; from now on this worker owns these intermediate partitions."""
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
-        """By intermediate topic, where its records go; None when a topic has to be made first."""
+        """The destination topic of each intermediate topic; None when a topic has to be created first."""
 
     def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
-        """The next offset of each destination partition; 0 for one that never had a record."""
+        """The end offset of each destination partition; 0 for one that never had a record."""
 
     def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
-        """The frontiers of destination partitions held against the data."""
+        """Compare the frontiers of destination partitions with their records."""
 
 
 class ConsumerGroup:
-    """The frontiers that are the group's commits, and the clients to ask with."""
+    """The frontiers in the group's commits, and the clients of the destination cluster."""
 
     def __init__(self, settings: Settings, pulse: Pulse) -> None:
         self.settings = settings
@@ -72,22 +72,22 @@ class ConsumerGroup:
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
 
     def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
-        """Those of these topics of the destination cluster that are there."""
+        """Those of these topics that exist on the destination cluster."""
         return topics.look_up(self.settings.destination, self.admin, names)
 
     def list_partitions(self, names: Collection[str]) -> list[Place]:
-        """Their partitions."""
+        """The partitions of these topics."""
         return [Place(name, partition) for name, topic in self.describe_topics(names).items() for partition in range(topic.partitions)]
 
     def has_frontiers(self) -> bool:
-        """Whether the group has a frontier, of whatever partition."""
+        """Whether the group has a frontier for any partition."""
         while True:
             self.pulse.beat()
             try:
                 return bool(self.group.frontiers())
             except ClusterUnreachable as silent:
                 self.pulse.wait("destination")
-                log.warning("whether there are frontiers cannot be read yet: %s", silent)
+                log.warning("whether the group has frontiers cannot be read yet: %s", silent)
                 machine.sleep(0.2)
 
     def load_commits(self, names: Collection[str]) -> dict[Place, Committed]:
@@ -100,7 +100,7 @@ class ConsumerGroup:
                 try:
                     return positions.committed(self.reader, places)
                 except (ClusterUnreachable, HangingTransaction):
-                    self.group.commits(places)  # a consumer says of undecided offsets what it says of a silent cluster: no answer in time
+                    self.group.commits(places)  # a consumer cannot tell undecided offsets from a cluster that does not answer: both time out
                     undecided_since = None
                     raise
             except HangingTransaction as hanging:
@@ -117,18 +117,18 @@ class ConsumerGroup:
 
 
 class KafkaFrontierStore:
-    """Of destination topics."""
+    """For destination topics."""
 
     def __init__(self, consumer_group: ConsumerGroup) -> None:
         self.consumer_group = consumer_group
 
     def has_frontiers(self) -> bool:
-        """By the group's commits."""
+        """From the group's commits."""
         return self.consumer_group.has_frontiers()
 
-    def load_frontiers(self, wanted: Collection[Place]) -> LoadedFrontiers:
+    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """The group's commits."""
-        return LoadedFrontiers(self.consumer_group.load_commits({place.topic for place in wanted}), frozenset())
+        return LoadedFrontiers(self.consumer_group.load_commits({place.topic for place in partitions}), frozenset())
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The destination topics."""
@@ -137,14 +137,14 @@ class KafkaFrontierStore:
         return None if len(described) < len(names) else {route.intermediate_topic: described[route.destination_topic] for route in routes}
 
     def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
-        """As the brokers say."""
+        """From the brokers."""
         return positions.ends(self.consumer_group.admin, outputs)
 
     def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
-        """Nothing is called missing while something is undecided.
+        """No record is called missing while a transaction is undecided.
 
-        A coordinator writes the markers of a transaction one after the other, so right after a commit a frontier can be readable
-        and its records not yet (found by `proof`).
+        A coordinator writes the markers of a transaction one after the other, so right after a commit the frontier can be readable
+        while its records are not (found by `proof`).
         """
         client = self.consumer_group.admin
         names = {place.topic for place in frontiers}
@@ -155,35 +155,35 @@ class KafkaFrontierStore:
             self.consumer_group.pulse.beat()
             decided = True
             try:
-                beginnings, ends = (ask(client, frontiers) for ask in (positions.beginnings, positions.ends))
+                beginnings, ends = (list_offsets(client, frontiers) for list_offsets in (positions.beginnings, positions.ends))
                 decided = positions.ends(client, frontiers, committed_only=True) == ends
                 return check_destination(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
                                          self.consumer_group.pulse.beat)
             except ClusterUnreachable as silent:
                 if decided:
-                    log.warning("the destination cannot be held against the frontier yet: %s", silent)
+                    log.warning("the destination cannot be compared with the frontier yet: %s", silent)
                     self.consumer_group.pulse.wait("destination")
                     deadline = machine.monotonic() + undecided_s
                     continue
-                missing = str(silent)  # behind an open transaction nothing is handed out, and no end of the partition is said
+                missing = str(silent)  # a consumer gets no record and no end of partition beyond an open transaction
             except DestinationTruncated as truncated:
                 if decided:
                     raise
                 missing = str(truncated)
-            where = ", ".join(sorted(names))
+            topic_names = ", ".join(sorted(names))
             if machine.monotonic() > deadline:
-                raise HangingTransaction(f"a transaction on {where} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
+                raise HangingTransaction(f"a transaction on {topic_names} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
                                          "`reo recover` names the command that aborts it; then start again")
-            log.info("waiting for a transaction on %s to be decided: %s", where, missing)
+            log.info("waiting for a transaction on %s to be decided: %s", topic_names, missing)
             self.consumer_group.pulse.wait("transaction")
             machine.sleep(0.2)
 
 
 def reset_uncounted(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:
-    """A route that was not one to one before has not counted its output: what is there is taken as it is, once."""
-    found = dict(frontiers)
+    """A route that was not one to one before has not counted its output: accept the existing records once, unchecked."""
+    counted = dict(frontiers)
     for place, frontier in frontiers.items():
         if frontier.sent < 0:
-            log.warning("%s was not this route's alone before: what is there cannot be checked, and is counted from now on", place)
-            found[place] = replace(frontier, destination_known=ends[place] - 1, sent=0, last_written=None)
-    return found
+            log.warning("%s was not written by this route alone before: its records cannot be checked, and are counted from now on", place)
+            counted[place] = replace(frontier, destination_known=ends[place] - 1, sent=0, last_written=None)
+    return counted
