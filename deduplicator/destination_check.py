@@ -39,20 +39,20 @@ SURPLUS_MAX = 100_000
 
 @dataclass(slots=True)
 class Surplus:
-    """Visible records of one destination partition that the frontier does not know of, and where the last known one is."""
+    """Visible records of one destination partition that the frontier does not count, and the offset of the last known one."""
 
     place: Place
     known_offset: int
     records: deque[tuple[int, Record]] = field(default_factory=deque)
 
     def skip_matching(self, records: Sequence[Record]) -> int:
-        """How many of the next accepted records are there already; ForeignWriter when one differs from what is there."""
+        """The number of next accepted records that are at the destination already; ForeignWriter when one of them differs."""
         covered = 0
         for record in records:
             if not self.records:
                 break
-            offset, there = self.records[0]
-            if there != record:
+            offset, surplus_record = self.records[0]
+            if surplus_record != record:
                 raise ForeignWriter(
                     f"the record on {self.place} at offset {offset} was not written by this copy: somebody else writes to the destination "
                     "topic. Stop the other writer, then copy to a new topic")
@@ -66,67 +66,67 @@ class Surplus:
 
 
 def check_destination(reader: Consumer, frontiers: Mapping[Place, Frontier], beginnings: Mapping[Place, int], ends: Mapping[Place, int],
-                      compacted: AbstractSet[str], alive: Callable[[], None] = lambda: None) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
-    """Read each destination partition after its known record; where the output stands, and what is there beyond the frontier.
+                      compacted_topics: AbstractSet[str], beat: Callable[[], None] = lambda: None) -> tuple[dict[Place, Output], dict[Place, Surplus]]:
+    """Read each destination partition after its known record; returns the state of the output, and the records beyond the frontier.
 
-    Retention takes the oldest records, so what it took begins before `beginnings`; compaction (of the topics named) takes any, so there
-    fewer records than were sent prove nothing. `alive` is called for each record; ClusterUnreachable when none comes for a while.
+    Retention deletes the oldest records, up to `beginnings`; compaction can delete any record of `compacted_topics`, so fewer records than
+    were sent prove nothing there. `beat` is called for each record; ClusterUnreachable when none comes for a while.
     """
     for place, frontier in frontiers.items():
         if frontier.destination_known >= ends[place]:
-            raise _truncated(place, f"record {frontier.destination_known} was written, the partition ends at {ends[place]}")
-    vanishing = {place for place, frontier in frontiers.items() if place.topic in compacted or beginnings[place] > frontier.destination_known + 1}
+            raise _destination_truncated(place, f"record {frontier.destination_known} was written, the partition ends at {ends[place]}")
+    may_lack_records = {place for place, frontier in frontiers.items() if place.topic in compacted_topics or beginnings[place] > frontier.destination_known + 1}
     at_known = {place for place, frontier in frontiers.items() if frontier.last_written is not None and frontier.sent == 0
-                and place not in vanishing and beginnings[place] <= frontier.destination_known}
-    begins = {place: max(frontier.destination_known + (place not in at_known), beginnings[place]) for place, frontier in frontiers.items()}
+                and place not in may_lack_records and beginnings[place] <= frontier.destination_known}
+    start_offsets = {place: max(frontier.destination_known + (place not in at_known), beginnings[place]) for place, frontier in frontiers.items()}
     counted = dict.fromkeys(frontiers, 0)
     outputs = {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}
     surplus: dict[Place, Surplus] = {}
-    for message in visible(reader, begins, REQUEST_TIMEOUT_S):
-        alive()
+    for message in visible(reader, start_offsets, REQUEST_TIMEOUT_S):
+        beat()
         place, offset = Place(message.topic(), message.partition()), message.offset()
         if place in at_known:
             at_known.remove(place)
             if offset != frontiers[place].destination_known:
-                raise _truncated(place, f"a record at offset {frontiers[place].destination_known}, which is none now")
-            _check_same(place, message, frontiers[place])
+                raise _destination_truncated(place, f"a record at offset {frontiers[place].destination_known}, where no record is now")
+            _check_checksum(place, message, frontiers[place])
             continue
         if counted[place] < frontiers[place].sent:
             counted[place] += 1
             outputs[place].known_offset = offset
-            if counted[place] == frontiers[place].sent and place not in vanishing:
-                _check_same(place, message, frontiers[place])
+            if counted[place] == frontiers[place].sent and place not in may_lack_records:
+                _check_checksum(place, message, frontiers[place])
         else:
             _add(surplus.setdefault(place, Surplus(place, outputs[place].known_offset)), message)
     for place in at_known:
-        raise _truncated(place, f"a record at offset {frontiers[place].destination_known}, which is none now")
-    _missing(frontiers, counted, vanishing)
+        raise _destination_truncated(place, f"a record at offset {frontiers[place].destination_known}, where no record is now")
+    _check_counts(frontiers, counted, may_lack_records)
     return outputs, surplus
 
 
-def _add(found: Surplus, message: Consumed) -> None:
-    found.records.append((message.offset(), (message.key(), message.value(), headers_of(message) or None, message.timestamp()[1])))
-    if len(found.records) > SURPLUS_MAX:
-        raise ForeignWriter(f"{found.place} has more than {SURPLUS_MAX} records from offset {found.records[0][0]} on that this copy did not "
+def _add(surplus: Surplus, message: Consumed) -> None:
+    surplus.records.append((message.offset(), (message.key(), message.value(), headers_of(message) or None, message.timestamp()[1])))
+    if len(surplus.records) > SURPLUS_MAX:
+        raise ForeignWriter(f"{surplus.place} has more than {SURPLUS_MAX} records from offset {surplus.records[0][0]} on that this copy did not "
                             "write. If somebody else writes to the destination topic, stop the other writer, then copy to a new topic. If the group's "
                             "offsets were set back, stop the service and run `reo recover`")
 
 
-def _check_same(place: Place, message: Consumed, frontier: Frontier) -> None:
+def _check_checksum(place: Place, message: Consumed, frontier: Frontier) -> None:
     if frontier.last_written not in (None, message_checksum(message)):
-        raise _truncated(place, f"the last one, which is another one now, at offset {message.offset()}")
+        raise _destination_truncated(place, f"the last one, at offset {message.offset()}, is a different record now")
 
 
-def _missing(frontiers: Mapping[Place, Frontier], counted: Mapping[Place, int], vanishing: AbstractSet[Place]) -> None:
+def _check_counts(frontiers: Mapping[Place, Frontier], counted: Mapping[Place, int], may_lack_records: AbstractSet[Place]) -> None:
     for place, frontier in frontiers.items():
         if counted[place] == frontier.sent:
             continue
-        if place not in vanishing:
-            raise _truncated(place, f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[place]} are there")
-        log.warning("%s: %d of the last %d records are gone by retention or compaction; the frontier cannot be checked", place,
+        if place not in may_lack_records:
+            raise _destination_truncated(place, f"{frontier.sent} records were written after offset {frontier.destination_known}, {counted[place]} are left")
+        log.warning("%s: retention or compaction deleted %d of the last %d records; the frontier cannot be checked", place,
                     frontier.sent - counted[place], frontier.sent)
 
 
-def _truncated(place: Place, seen: str) -> DestinationTruncated:
-    return DestinationTruncated(f"{place} lacks records that were committed ({seen}): the destination cluster lost data or records were deleted. "
+def _destination_truncated(place: Place, evidence: str) -> DestinationTruncated:
+    return DestinationTruncated(f"{place} lacks records that were committed ({evidence}): the destination cluster lost data or records were deleted. "
                                 "Copy to a new topic, or restore this one")

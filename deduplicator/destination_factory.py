@@ -1,4 +1,4 @@
-"""Which destination the settings name: made here, with its frontier_store, and nowhere else."""
+"""Builds the destination that the settings name, with its frontier store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from deduplicator.frontier_store import ConsumerGroup, FrontierStore, KafkaFront
 from deduplicator.transaction import ProducerPair, TransactionalProducer
 
 BATCH_BYTES_MAX = 1_048_588
-"""Of a topic, by default (max.message.bytes): while there is none to ask."""
+"""A topic's default max.message.bytes, used while there is no topic."""
 
 
 def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
          commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
-    """For one worker; `routes` grows. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
+    """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
     if tables.named(settings):
         from deduplicator.postgresql import PostgresqlDestination
         from deduplicator.table_frontier_store import TableFrontierStore
@@ -35,7 +35,7 @@ def build_destination(settings: Settings, number: int, routes: Mapping[str, Rout
 
 def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup,
                ) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
-    """Two, and whether they fit the destination topics of further routes."""
+    """Two producers, and a function: whether their batches fit the destination topics of more routes."""
     timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
     batch_bytes_max = _batch_bytes_max(consumer_group, routes)
 

@@ -152,10 +152,10 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
         return outputs[place].known_offset
     assert [held(2, 0, written[2]), held(1, 1, written[2]), held(-1, 3, written[2]), held(2, 0, None)] == [2] * 4
     for known, sent, last_written in ((2, 0, written[1]), (1, 1, written[1]), (-1, 3, "other")):
-        with pytest.raises(DestinationTruncated, match="which is another one now, at offset 2"):
+        with pytest.raises(DestinationTruncated, match="at offset 2, is a different record now"):
             held(known, sent, last_written)
     for marker_or_aborted in (3, 4):
-        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, which is none now"):
+        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, where no record is now"):
             held(marker_or_aborted, 0, written[2])
     assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
     assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"
