@@ -1,8 +1,8 @@
-"""Topics that appear while a worker runs: a pattern may fit them.
+"""Discovers topics that appear while a worker runs and match a pattern.
 
-The source cluster is asked by a thread of its own, with clients of its own: it can be silent for long, and the loop must not wait for it. What the
-thread finds is prepared (`common.topics`) before the loop hears of it, because a group's member must not subscribe to a topic that is not there.
-Preparing takes some requests for each topic, looking takes two for all of them: so it is looked first.
+A thread of its own, with clients of its own, asks the source cluster: it may not answer for long, and the loop must not wait for it. The thread
+prepares the topics (`common.topics`) before the loop learns of them, because a group's member must not subscribe to a topic that does not exist.
+To prepare takes some requests for each topic; to list takes two for all of them. So it lists first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from common.routes import Route
 from common.settings import Settings
 
 log = logging.getLogger(__name__)
-EVERY_S = 3.0
+INTERVAL_S = 3.0
 
 
 class TopicDiscovery:
-    """Asks again and again, if a rule has a pattern; `new` is for the loop."""
+    """Asks regularly, if a rule has a pattern; the loop calls `find_new_routes`."""
 
     def __init__(self, settings: Settings, known: Iterable[Route]) -> None:
         self.settings = settings
@@ -29,26 +29,26 @@ class TopicDiscovery:
         self.error: Exception | None = None
         self.stopped = machine.event()
         if any(rule.is_pattern for rule in settings.rules):
-            machine.background(self._work, "follower")
+            machine.background(self._run, "follower")
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
-        """The routes that have come since; raises what the thread has met."""
+        """The routes that are not known yet; raises the error that ended the thread."""
         if self.error is not None:
             raise self.error
         return self.routes - set(known)
 
     def close(self) -> None:
-        """Ask no more."""
+        """End the thread."""
         self.stopped.set()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         client = admin(self.settings.source, self.settings)
-        while not self.stopped.wait(EVERY_S):
+        while not self.stopped.wait(INTERVAL_S):
             try:
                 if not self.routes.issuperset(topics.sources(self.settings, client)):
                     self.routes.update(topics.prepare(self.settings))
             except ClusterUnreachable as silent:
-                log.warning("topics that a pattern could fit cannot be looked for now: %s", silent)
-            except Exception as failed:  # the loop raises it: without this thread it would follow nothing, in silence
+                log.warning("topics that match a pattern cannot be discovered now: %s", silent)
+            except Exception as failed:  # the loop raises it: without this thread, new topics would silently not be copied
                 self.error = failed
                 return

@@ -1,36 +1,36 @@
-"""How many records a transaction may have: fewer while they take long.
+"""How many records a transaction may have: fewer while transactions take long.
 
-A transaction has to be over before its time-out, or it is aborted and its records are sent again. Where the destination takes them slowly, a full one
-is too long, and so is the next, with the same records: nothing would ever be committed. It is so behind a thin line, and under a quota of the
-brokers (`producer_byte_rate`), which holds a producer for as long as its last megabyte was too much. So a transaction that failed, or took a large
-part of its time-out, is followed by one of half as many records; and several short ones in a row by longer ones again. (Several, because a quota strikes
-late: what is too much is taken, and the next has to wait for it.)
+A transaction has to be over before its time-out, or it is aborted and its records are sent again. If the destination accepts them slowly, a full transaction
+takes too long, and so does the next, with the same records: nothing would ever be committed. This happens with a slow network, and with a quota of the
+brokers (`producer_byte_rate`), which delays a producer by as much as its last megabyte exceeded the rate. So after a transaction that failed, or took a
+large part of its time-out, the next one has half as many records; after several short ones in a row, the size grows again. (Several, because a quota acts
+late: the broker accepts what is too much, and the next request has to wait for it.)
 
-What comes before the transaction, with a user's function perhaps, is bounded in time alone: no more is taken up once `consume_seconds_max` are over.
+The time before the transaction, perhaps with a user's function, is limited too: a round consumes no more records after `consume_seconds_max`.
 """
 
 from __future__ import annotations
 
 LONG, SHORT = 1 / 4, 1 / 16
-"""Of the time-out."""
+"""As shares of the time-out."""
 IN_A_ROW = 8
-TAKE_UP_S = 5.0
-"""Records that are decided wait for the others of their round: not for long."""
+CONSUME_MAX_S = 5.0
+"""Decided records wait for the others of their round: not for long."""
 
 
 class TransactionSize:
-    """`records` is how many the next transaction may have: from 1 to `records_max`."""
+    """`records`: how many records the next transaction may have, from 1 to `records_max`."""
 
     def __init__(self, records_max: int, timeout_s: float) -> None:
         self.records = self.records_max = records_max
         self.timeout_s = timeout_s
-        self.consume_seconds_max = min(TAKE_UP_S, LONG * timeout_s)
-        """For how long a round takes up records."""
+        self.consume_seconds_max = min(CONSUME_MAX_S, LONG * timeout_s)
+        """For how long a round consumes records."""
         self.short = 0
-        """How many were short, one after the other."""
+        """How many transactions in a row were short."""
 
     def on_committed(self, records: int, seconds: float) -> None:
-        """A transaction of so many took so long."""
+        """A transaction of so many records took so many seconds."""
         if seconds > LONG * self.timeout_s:
             self.on_failed(records)
             return
@@ -40,6 +40,6 @@ class TransactionSize:
             self.records = min(self.records_max, 2 * self.records)
 
     def on_failed(self, records: int) -> None:
-        """A transaction of so many was not committed."""
+        """A transaction of so many records was not committed."""
         self.short = 0
         self.records = max(1, min(self.records, records) // 2)
