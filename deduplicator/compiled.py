@@ -1,12 +1,12 @@
-"""The compiled path: `hot_path.c` from Python. It does what `unwrap`, `rule` and `KafkaDestination.write` do, without an object for each record.
+"""The compiled path: calls `hot_path.c` from Python. It does what `unwrap`, `rule` and `KafkaDestination.write` do, without an object for each record.
 
-It is in use where records go one to one to Kafka topics and no function of the user's sees them, when the library was built (`make setup`, the wheel, the
-image) and confluent-kafka has a version that is known (`hot_path.VERSIONS`). Everything else, and whatever is unusual in a batch, is done by Python; both give
-the same results (tests/test_compiled.py, tests/test_forwarding.py).
+It is used if records go one to one to Kafka topics and no user's function sees them, if the library was built (`make setup`, the wheel, the image), and
+if confluent-kafka has a tested version (`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give the same results
+(tests/test_compiled.py, tests/test_forwarding.py).
 
-How it reaches librdkafka: a client of confluent-kafka begins, behind Python's object head, with its `rd_kafka_t *`; the library is looked up through
-the extension module that has loaded it. A queue of our own gets what is fetched (rd_kafka_queue_forward); the consumer's `poll` goes on serving rebalances and
-errors.
+How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field after Python's object head; the library is found through
+the extension module that has loaded it. A separate queue receives the fetched messages (rd_kafka_queue_forward); the consumer's `poll` still serves
+rebalances and errors.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator import hot_path, message
+from deduplicator import hot_path
 from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, get_rd_kafka_pointer
-from deduplicator.message import Message
+from deduplicator.message import Message, copy_message
 from deduplicator.unwrap import Record, checksum_of
 
 RENEW_INTERVAL_S = 0.2
@@ -35,7 +35,7 @@ IDENTITY = re.compile("[0-9a-f]{16}")
 
 
 def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | None:
-    """Why the compiled path is not used for these routes; None when it is."""
+    """The reason why the compiled path is not used for these routes; None when it is used."""
     if not settings.values["deduplicator.compiled"]:
         return "deduplicator.compiled is no"
     if settings.text("filter.function") or settings.text("provenance.header"):
@@ -52,12 +52,12 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
 
 
 def create_queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
-    """A queue for this consumer, where the compiled path is used."""
+    """A queue for this consumer, if the compiled path is used."""
     return Queue(consumer) if isinstance(consumer, Consumer) and find_disabled_reason(settings, routes) is None else None
 
 
 class Queue:
-    """A queue of our own, to which a consumer's partitions are forwarded. Closed before the consumer is."""
+    """A librdkafka queue to which a consumer's partitions are forwarded. Close it before the consumer."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.library = hot_path.library()
@@ -73,9 +73,9 @@ class Queue:
         self.renew_forwarding()
 
     def renew_forwarding(self) -> None:
-        """Forward again, now and then. When an assignment is replaced, librdkafka ends the fetching of the old one later, in a thread of its own, and clears
-        the forwarding then (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: what is fetched stays in
-        the partition's own queue, in order, until it is forwarded.
+        """Forward again, at intervals. When an assignment is replaced, librdkafka stops the fetching of the old one later, in a thread of its own, and then
+        clears the forwarding (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: fetched messages stay
+        in the partition's own queue, in order, until it is forwarded.
         """
         if machine.monotonic() < self.renew_at:
             return
@@ -83,22 +83,22 @@ class Queue:
         for place in self.forwarded_partitions:
             self._forward_partition(place, self.queue)
 
-    def _forward_partition(self, place: Place, to: int | None) -> None:
+    def _forward_partition(self, place: Place, target_queue: int | None) -> None:
         rd_kafka = self.library.rd_kafka
         partition = rd_kafka.rd_kafka_queue_get_partition(get_rd_kafka_pointer(self.consumer), place.topic.encode(), place.partition)
         if partition is not None:
-            rd_kafka.rd_kafka_queue_forward(partition, to)
+            rd_kafka.rd_kafka_queue_forward(partition, target_queue)
             rd_kafka.rd_kafka_queue_destroy(partition)
 
     def consume(self, records_max: int, wait_s: float) -> FetchedMessages:
-        """Messages that are there, at most so many, after waiting for the first; empty when none came."""
+        """At most `records_max` messages, after waiting for the first; empty when none came."""
         fetched_messages = FetchedMessages(self.library)
         self.library.path.reo_take(self.queue, int(wait_s * 1000), records_max, ctypes.byref(fetched_messages.raw))
         self.batches.add(fetched_messages)
         return fetched_messages
 
     def close(self) -> None:
-        """Give every message back, and the queue."""
+        """Destroy every message, and the queue."""
         for fetched_messages in list(self.batches):
             fetched_messages.release()
         for place in self.forwarded_partitions:
@@ -109,10 +109,10 @@ class Queue:
 
 
 class FetchedMessages:
-    """Messages of the intermediate topics as librdkafka holds them; given back when nobody refers to them any more."""
+    """Messages of the intermediate topics in librdkafka's memory; destroyed when no object refers to them any more."""
 
-    def __init__(self, of: Library) -> None:
-        self.library = of
+    def __init__(self, library: Library) -> None:
+        self.library = library
         self.raw = RawBatch()
 
     def __len__(self) -> int:
@@ -122,16 +122,16 @@ class FetchedMessages:
         self.release()
 
     def release(self) -> None:
-        """Give the messages back now."""
+        """Destroy the messages now."""
         self.library.path.reo_free(ctypes.byref(self.raw))
 
     @property
     def error(self) -> KafkaError | None:
-        """The first message that is an error."""
+        """The error of the first message that is an error."""
         return self.message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
 
     def split_by_partition(self) -> Iterator[tuple[Place, CompiledBatch]]:
-        """The messages, partition by partition; one may come several times."""
+        """Batches of consecutive messages of one partition; a partition may come several times."""
         raw = self.raw
         for number in range(raw.runs):
             begin, end = raw.run_begins[number:number + 2]
@@ -139,13 +139,13 @@ class FetchedMessages:
             yield Place(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
 
     def message(self, position: int) -> Message:
-        """One of them, for Python."""
-        return message.read(self.library, self.raw.messages[position])
+        """One message, as a Python object."""
+        return copy_message(self.library, self.raw.messages[position])
 
     def record(self, position: int) -> Record:
-        """The source's record that one of them carries, when it was scanned."""
-        found = self.message(position)
-        return found.key(), found.value(), (found.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
+        """The source's record in a message that was scanned."""
+        message = self.message(position)
+        return message.key(), message.value(), (message.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
 
 
 class CompiledBatch:
@@ -161,15 +161,15 @@ class CompiledBatch:
         return self.end - self.begin
 
     def follows(self, next_offset: int) -> bool:
-        """Whether it begins at this intermediate offset and leaves none out: within a partition, offsets grow."""
+        """Whether it begins at this intermediate offset and has no gap: within a partition, offsets grow."""
         return bool(self.fetched_messages.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
 
     def messages(self) -> list[Message]:
-        """For Python."""
+        """As Python objects."""
         return [self.fetched_messages.message(position) for position in range(self.begin, self.end)]
 
     def scan(self, state: RuleState, source_identity: str) -> CompiledDecision | None:
-        """Apply the rule; None when something in the run is unusual."""
+        """Apply the rule; None when the batch contains something unusual."""
         identity = IDENTITY.fullmatch(source_identity) and bytes.fromhex(source_identity)
         if not identity:
             return None
@@ -180,22 +180,22 @@ class CompiledBatch:
         count = path.reo_scan(ctypes.byref(self.fetched_messages.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
         if count < 0:
             return None
-        after = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
+        next_state = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
                           Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
-        return CompiledDecision(after, CompiledRecords(self.fetched_messages, accepted, count), raw.duplicates, raw.stale, raw.holes)
+        return CompiledDecision(next_state, CompiledRecords(self.fetched_messages, accepted, count), raw.duplicates, raw.stale, raw.holes)
 
     def last_record(self, position: int) -> LastRecord:
-        """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
+        """The frontier's description of the last accepted record, which is at this position of the batch."""
         return LastRecord(self.fetched_messages.raw.source_offsets[position], checksum_of(self.fetched_messages.record(position)))
 
 
 class LazySequence(Sequence[Item]):
-    """Something of each accepted record, made when it is asked for."""
+    """One value for each accepted record, computed when it is read."""
 
-    def __init__(self, positions: Any, size: int, at: Callable[[int], Item]) -> None:
+    def __init__(self, positions: Any, size: int, read: Callable[[int], Item]) -> None:
         self.positions = positions
         self.size = size
-        self.at = at
+        self.read = read
         """By position in the batch."""
 
     def __len__(self) -> int:
@@ -210,11 +210,11 @@ class LazySequence(Sequence[Item]):
             return [self[number] for number in range(*index.indices(self.size))]
         if not -self.size <= index < self.size:
             raise IndexError(index)
-        return self.at(self.positions[index % self.size])
+        return self.read(self.positions[index % self.size])
 
 
 class CompiledRecords(LazySequence[Record]):
-    """LazySequence records; `forward` hands them to a producer, and for Python each can be unwrapped."""
+    """Accepted records; `forward` passes them to a producer, and Python can unwrap each one."""
 
     def __init__(self, fetched_messages: FetchedMessages, positions: Any, size: int) -> None:
         super().__init__(positions, size, fetched_messages.record)
@@ -223,11 +223,11 @@ class CompiledRecords(LazySequence[Record]):
 
     @property
     def last_position(self) -> int:
-        """Of the last one, in the batch."""
+        """The position of the last accepted record in the batch."""
         return int(self.positions[self.size - 1])
 
     def forward(self, producer: Producer, place: Place, begin: int, end: int) -> int:
-        """Hand records from `begin` to `end` to the producer's queue; how many it took before it was full. KafkaException when it refuses one."""
+        """Pass records from `begin` to `end` to the producer's queue; how many it accepted before it was full. KafkaException when it refuses one."""
         error = ctypes.c_int32()
         positions = ctypes.byref(self.positions, begin * ctypes.sizeof(ctypes.c_int32))
         batch = ctypes.byref(self.fetched_messages.raw)
@@ -239,7 +239,7 @@ class CompiledRecords(LazySequence[Record]):
 
 
 class CompiledDecision(NamedTuple):
-    """What becomes of a run."""
+    """The result of the rule for a batch."""
 
     state: RuleState
     records: CompiledRecords

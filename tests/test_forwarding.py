@@ -139,7 +139,7 @@ def test_a_full_producer_says_how_far_it_got(clusters: Clusters, topic: str, rea
     (_, run), = large.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
-    with pytest.raises(Exception, match="was not taken") as refused:
+    with pytest.raises(Exception, match="was not accepted") as refused:
         decided.records.forward(small, Place("t", 0), 0, 1)
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
