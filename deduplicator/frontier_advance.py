@@ -1,12 +1,12 @@
-"""Moving the frontier over what the source has nothing of (`common.read_up_to`). Pure, as the rule is.
+"""Moves the frontier over source offsets that have no record to copy (read-up-to records, `common.read_up_to`). Pure, like the rule.
 
-What such a record says is true of the source whenever it is read: between its two offsets there is nothing to copy. So it is
-enough that the frontier is exactly the one that it follows; then nothing lies between them that could have been missed. It
-is asked for the epoch all the same, so that a zombie moves nothing, whatever it has read. All else is ignored, and is no
-error: records that came meanwhile have moved the frontier already. And while a hole is open nothing is moved over: what
-is missing there is visible.
+A read-up-to record is true whenever it is read: between its two offsets the source has nothing to copy. So it is enough that the
+frontier is exactly the offset that it follows; then no record in between can be missed. Its epoch is checked nevertheless, so
+that a zombie moves nothing, whatever it has read. All other read-up-to records are ignored, without an error: records
+that were copied meanwhile have moved the frontier already. While a hole is open, the frontier is not moved: the records that
+are missing there are visible ones.
 
-The epoch is not taken over, and the link stays: the records that follow are decided by the rule as if nothing had been said.
+The epoch of the state does not change, and the link stays: the rule decides the following records as if there were no read-up-to record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from common.frontier import RuleState
 from common.read_up_to import ReadUpTo
 
 
-def advance_frontier(state: RuleState, said: ReadUpTo) -> RuleState:
-    """The state after it; the same one when it is not to be believed."""
-    believed = state.hole is None and said.epoch >= state.epoch and said.follows == state.frontier < said.source_offset
-    return state._replace(frontier=said.source_offset) if believed else state
+def advance_frontier(state: RuleState, read_up_to: ReadUpTo) -> RuleState:
+    """The state after it; the same state when it does not apply."""
+    applies = state.hole is None and read_up_to.epoch >= state.epoch and read_up_to.follows == state.frontier < read_up_to.source_offset
+    return state._replace(frontier=read_up_to.source_offset) if applies else state

@@ -1,8 +1,8 @@
-"""No garbage collection inside the hot loop.
+"""No automatic garbage collection inside the loop.
 
-A batch makes hundreds of thousands of small objects that all die by reference counting; the cyclic collector would walk them
-again and again (measured: a third of stage two's time). It is switched off, and the youngest generations are collected once a
-second instead, which bounds what cycles could pile up.
+A batch creates hundreds of thousands of small objects that reference counting frees; the cyclic collector would traverse them
+again and again (measured: a third of stage two's time). So it is disabled, and the youngest generations are collected once a
+second instead, which limits the garbage in reference cycles.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc() -> Iterator[Callable[[], None]]:
-    """Switch automatic collection off for the block; yields a function that collects now."""
+    """Disable automatic collection for the block; yields a function that collects now."""
     was_enabled = gc.isenabled()
     gc.disable()
     gc.freeze()

@@ -209,9 +209,9 @@ class Loop:
             if not state.surplus.records:
                 state.surplus = None
         if state.partitioner:
-            for destination_partition, run in work.partitioned_records:
-                if run:
-                    self.destination.write(destination_partition, run, ())
+            for destination_partition, group in work.partitioned_records:
+                if group:
+                    self.destination.write(destination_partition, group, ())
         else:
             for part, source_offsets in parts:
                 self.destination.write(output, part, source_offsets)

@@ -1,10 +1,10 @@
-"""The filter of stage two (`common.filters`): applied to what the rule has accepted, before the transaction is begun.
+"""The filter of stage two (`common.filters`): applied to the records that the rule has accepted, before the transaction begins.
 
-What it leaves out is accepted all the same: the frontier moves over it in the transaction of the records around it, so it never comes back. What is at the
-destination is held against what passes (`deduplicator.destination_check`), so a filter may not change its mind.
+Records that it leaves out are accepted nevertheless: the frontier moves over them in the transaction of the records around them, so they never come back.
+The destination's records are compared with those that pass (`deduplicator.destination_check`), so a filter has to be deterministic.
 
-A record on which the function fails is a stop that names it, or is parked: written to a topic of its own in the same transaction, with headers behind its own
-that say where it came from and what was wrong. What is parked is not counted in the frontier, so a torn transaction's may be parked twice.
+If the function fails on a record, the service stops and names the record, or the record is parked: written to a separate topic in the same transaction, with
+additional headers that say where it came from and what failed. The frontier does not count parked records, so those of a torn transaction may be parked twice.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record
 
 TOPIC, PARTITION, OFFSET, ERROR = (f"__parked.{name}" for name in ("topic", "partition", "offset", "error"))
-"""The headers of a parked record, in this order, behind its own."""
+"""The headers of a parked record, in this order, after its own."""
 REASON_MAX = 500
 
 
 class FilterResult(NamedTuple):
-    """What becomes of accepted records; all others are left out."""
+    """The result for accepted records; those that are in neither list are left out."""
 
     records: list[Record]
     source_offsets: list[int]
     """Of the records that pass."""
     parked: list[Record]
     cycles: int = 0
-    """How many came from where they were to go (`deduplicator.provenance`); they are left out."""
+    """How many came from the destination (`deduplicator.provenance`); they are left out."""
 
 
 class RecordFilter(Protocol):
-    """Something between the rule and the transaction."""
+    """Filters records between the rule and the transaction."""
 
     def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
-        """Decide over accepted records of a source partition, in order; it may not change its mind."""
+        """Filter accepted records of a source partition, in order; the result has to be deterministic."""
 
 
 class FunctionFilter:
-    """The function, and what is done when it fails."""
+    """filter.function, and filter.on_error: park the record, or fail."""
 
     def __init__(self, name: str, park_failures: bool, limit: CallLimit) -> None:
         self.limit = limit
@@ -52,7 +52,7 @@ class FunctionFilter:
         self.park_failures = park_failures
 
     def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
-        """Ask for each record of a source partition, in order; FilterFailed at the first failure, unless they are parked."""
+        """Call the function for each record of a source partition, in order; FilterFailed at the first failure, unless failures are parked."""
         result = FilterResult([], [], [])
         with self.limit:
             for record, source_offset in zip(records, source_offsets, strict=True):
@@ -63,11 +63,11 @@ class FunctionFilter:
         try:
             passes = self._call_function(source, record)
         except Exception as failed:  # whatever a user's function raises
-            why = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
+            error = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
             if not self.park_failures:
-                raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {why}. "
-                                   "Mend the function and start again, or set filter.on_error=park to have such records put aside") from failed
-            result.parked.append(_parked(source, source_offset, record, why))
+                raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {error}. "
+                                   "Correct the function and start again, or set filter.on_error=park to write such records to the parked topic") from failed
+            result.parked.append(_parked(source, source_offset, record, error))
         else:
             if passes:
                 result.records.append(record)
@@ -81,7 +81,7 @@ class FunctionFilter:
         return passes
 
 
-def _parked(source: Place, source_offset: int, record: Record, why: str) -> Record:
+def _parked(source: Place, source_offset: int, record: Record, error: str) -> Record:
     key, value, headers, timestamp_ms = record
-    added = [(TOPIC, source.topic), (PARTITION, str(source.partition)), (OFFSET, str(source_offset)), (ERROR, why)]
+    added = [(TOPIC, source.topic), (PARTITION, str(source.partition)), (OFFSET, str(source_offset)), (ERROR, error)]
     return key, value, [*(headers or []), *((name, text.encode(errors="backslashreplace")) for name, text in added)], timestamp_ms
