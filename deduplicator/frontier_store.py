@@ -85,9 +85,9 @@ class ConsumerGroup:
             self.pulse.beat()
             try:
                 return bool(self.group.frontiers())
-            except ClusterUnreachable as silent:
+            except ClusterUnreachable as unreachable:
                 self.pulse.wait("destination")
-                log.warning("whether the group has frontiers cannot be read yet: %s", silent)
+                log.warning("whether the group has frontiers cannot be read yet: %s", unreachable)
                 machine.sleep(0.2)
 
     def load_commits(self, names: Collection[str]) -> dict[Place, Committed]:
@@ -109,9 +109,9 @@ class ConsumerGroup:
                     raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
                 log.warning("the frontier cannot be read yet: %s", hanging)
                 self.pulse.wait("transaction")
-            except ClusterUnreachable as silent:
+            except ClusterUnreachable as unreachable:
                 undecided_since = None
-                log.warning("the frontier cannot be read yet: %s", silent)
+                log.warning("the frontier cannot be read yet: %s", unreachable)
                 self.pulse.wait("destination")
             machine.sleep(0.2)
 
@@ -159,13 +159,13 @@ class KafkaFrontierStore:
                 decided = positions.ends(client, frontiers, committed_only=True) == ends
                 return check_destination(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
                                          self.consumer_group.pulse.beat)
-            except ClusterUnreachable as silent:
+            except ClusterUnreachable as unreachable:
                 if decided:
-                    log.warning("the destination cannot be compared with the frontier yet: %s", silent)
+                    log.warning("the destination cannot be compared with the frontier yet: %s", unreachable)
                     self.consumer_group.pulse.wait("destination")
                     deadline = machine.monotonic() + undecided_s
                     continue
-                missing = str(silent)  # a consumer gets no record and no end of partition beyond an open transaction
+                missing = str(unreachable)  # a consumer gets no record and no end of partition beyond an open transaction
             except DestinationTruncated as truncated:
                 if decided:
                     raise

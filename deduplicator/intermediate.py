@@ -113,8 +113,8 @@ class Intermediate:
     def _translate_error(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             return PositionGone(error.str())
-        typed = translate(error, "consuming an intermediate topic")
-        return typed if isinstance(typed, Fenced | AccessRefused) else StageFailed(str(typed))
+        translated = translate(error, "consuming an intermediate topic")
+        return translated if isinstance(translated, Fenced | AccessRefused) else StageFailed(str(translated))
 
     def get_group_metadata(self) -> Any:
         """The group metadata that fences this member's offsets.
@@ -140,8 +140,8 @@ class Intermediate:
             error = failed.args[0]
         if error is None or error.code() in REBALANCING:
             return
-        typed = translate(error, "committing the offsets")
-        raise typed if isinstance(typed, Fenced | AccessRefused) else TransactionFailed(str(typed))
+        translated = translate(error, "committing the offsets")
+        raise translated if isinstance(translated, Fenced | AccessRefused) else TransactionFailed(str(translated))
 
     @property
     def is_member(self) -> bool:

@@ -127,8 +127,8 @@ class PostgresqlDestination:
 
     def _translate_error(self, failed: psycopg.Error) -> Exception:
         """The error to raise; the transaction is rolled back, or its outcome is in doubt."""
-        doing = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
-        error = postgresql.translate(failed, doing)
+        operation = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
+        error = postgresql.translate(failed, operation)
         if LATE in str(failed) and sum(len(records) for _, records, _ in self._written) == 1:
             self.late_count += 1
             if self.late_count == LATE_MAX:  # the server did answer between two of them

@@ -117,8 +117,8 @@ class PartitionStarter:
         try:
             assigned = self.consumer_group.group.assigned()
             return None if assigned is None else sorted(set(self.consumer_group.list_partitions(self.routes)) - assigned)
-        except ClusterUnreachable as silent:
-            log.debug("%s", silent)
+        except ClusterUnreachable as unreachable:
+            log.debug("%s", unreachable)
             return None
 
     def _create_first_frontiers(self, missing: list[Place], commits: dict[Place, Committed], destinations: Mapping[str, topics.Topic],

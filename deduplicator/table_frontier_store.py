@@ -190,13 +190,13 @@ class TableFrontierStore:
         for place, (_, frontier) in positions.items():
             self.rows[place] = FrontierRow(self.rows[place].fence if place in self.rows else 1, frontier)
 
-    def _ask(self, doing: str, query: Callable[[Session], Answer]) -> Answer:
+    def _ask(self, operation: str, query: Callable[[Session], Answer]) -> Answer:
         """Ask again, with a new session, until the server answers or the error is a final one."""
         while True:
             try:
                 return query(self.session)
             except psycopg.Error as failed:
-                error = postgresql.translate(failed, doing)
+                error = postgresql.translate(failed, operation)
                 if not isinstance(error, ClusterUnreachable):
                     raise error from None
                 log.warning("%s", error)

@@ -47,8 +47,8 @@ class TopicDiscovery:
             try:
                 if not self.routes.issuperset(topics.sources(self.settings, client)):
                     self.routes.update(topics.prepare(self.settings))
-            except ClusterUnreachable as silent:
-                log.warning("topics that match a pattern cannot be discovered now: %s", silent)
+            except ClusterUnreachable as unreachable:
+                log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
             except Exception as failed:  # the loop raises it: without this thread, new topics would silently not be copied
                 self.error = failed
                 return

@@ -141,23 +141,23 @@ class TransactionalProducer:
         TRANSACTIONS.labels("committed").inc()
         self._discard_if_connection_lost()
 
-    def check_deadline(self, doing: str) -> None:
+    def check_deadline(self, operation: str) -> None:
         """Called after each part of the transaction; TransactionFailed when its time is over."""
         self.pulse.beat()
         if self.clock() > self.deadline:
             if not self.abort():
                 self.discard()
-            raise TransactionFailed(f"{doing}: the transaction is not over after {TIMEOUT_SHARE * self.timeout_s:.0f} s, and "
+            raise TransactionFailed(f"{operation}: the transaction is not over after {TIMEOUT_SHARE * self.timeout_s:.0f} s, and "
                                     f"deduplicator.transaction_timeout_ms is {1000 * self.timeout_s:.0f}")
 
-    def _call(self, event: Event, doing: str, call: Callable[[Producer, float], None]) -> Producer:
+    def _call(self, event: Event, operation: str, call: Callable[[Producer, float], None]) -> Producer:
         client = self.client
         assert client is not None
         next_state = after(self.state, event)
         try:
             self._call_in_steps(call, min(self.deadline, self.clock() + self.timeout_s))
         except KafkaException as failed:
-            raise self.handle_failure(failed, doing) from None
+            raise self.handle_failure(failed, operation) from None
         self.state = next_state
         return client
 
@@ -177,22 +177,22 @@ class TransactionalProducer:
                 self.pulse.beat()
                 return
 
-    def handle_failure(self, failure: KafkaException, doing: str) -> Exception:
+    def handle_failure(self, failure: KafkaException, operation: str) -> Exception:
         """Abort or discard; returns the error to raise: TransactionFailed, or one that ends the process."""
         error = failure.args[0]
-        typed = translate(error, doing)
+        translated = translate(error, operation)
         TRANSACTION_ERRORS.labels(error.name()).inc()
-        log.warning("%s failed: %s", doing, error.str(), extra={"facts": {"error": error.name(), "fatal": error.fatal()}})
+        log.warning("%s failed: %s", operation, error.str(), extra={"facts": {"error": error.name(), "fatal": error.fatal()}})
         if error.fatal():
             self.discard()
-            return typed if isinstance(typed, AccessRefused) or not isinstance(typed, Stop) else StageFailed(str(typed))
+            return translated if isinstance(translated, AccessRefused) or not isinstance(translated, Stop) else StageFailed(str(translated))
         if not (error.txn_requires_abort() and self.abort()):
             self.discard()
         if error.code() == KafkaError._UNKNOWN_PARTITION:  # the client does not know yet that the topic has more partitions; a new client reads its metadata
-            return TransactionFailed(str(typed))
-        if isinstance(typed, ReoError) and isinstance(typed, Stop) and not isinstance(typed, ClusterUnreachable | HangingTransaction):
-            return typed
-        return TransactionFailed(str(typed))
+            return TransactionFailed(str(translated))
+        if isinstance(translated, ReoError) and isinstance(translated, Stop) and not isinstance(translated, ClusterUnreachable | HangingTransaction):
+            return translated
+        return TransactionFailed(str(translated))
 
     def abort(self) -> bool:
         """Abort an open transaction; True when the coordinator has confirmed it, or nothing was open."""
