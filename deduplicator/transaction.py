@@ -60,7 +60,7 @@ NEXT: dict[tuple[State, Event], State] = {
 def after(state: State, event: Event) -> State:
     """The next state; StageFailed when the table does not have the event in this state."""
     if (state, event) not in NEXT:
-        raise StageFailed(f"a producer in state {state!r} cannot accept the event {event!r}: a defect in the loop")
+        raise StageFailed(f"a producer that is {state!r} cannot take {event!r}: a defect in the loop")
     return NEXT[state, event]
 
 
