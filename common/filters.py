@@ -1,7 +1,7 @@
 """Filters: which records are copied at all. They hold for every topic of the service.
 
     filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.condition`)
-    filter.function   a Python function `module:function`, called with a `SourceRecord`, that returns a bool; stage two (`deduplicator.sieve`)
+    filter.function   a Python function `module:function`, called with a `SourceRecord`, that returns a bool; stage two (`deduplicator.record_filter`)
 
 A record that stage one leaves out is never sent, and leaves no trace: the frontier stays at the last record that was. One that stage two leaves out is
 behind the frontier, in one transaction with the records around it.

@@ -8,7 +8,7 @@ two alone writes it, stage one only reads it. A partition's frontier says
 - which history that was: the offset and a checksum of the last source record that was accepted, with which the source is
   compared before each run (`replicator.history`),
 - where the output stands: the destination topic's id, the offset of the last record whose delivery is known, how many
-  were sent after it, and a checksum of the last of them. That is what the check at the start compares with the data (`deduplicator.check`).
+  were sent after it, and a checksum of the last of them. That is what the check at the start compares with the data (`deduplicator.destination_check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
 this needs about 270.

@@ -296,5 +296,5 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 262_144,
         "compression.type": settings.text("producer.compression_type"),
-        "partitioner": "murmur2",  # the Java client's; asked for records with a key on a route that maps by key only (`deduplicator.spread`)
+        "partitioner": "murmur2",  # the Java client's; asked for records with a key on a route that maps by key only (`deduplicator.partitioner`)
     })

@@ -1,4 +1,4 @@
-"""Mappings: which partition of the destination topic a record goes to. `deduplicator.spread` applies them.
+"""Mappings: which partition of the destination topic a record goes to. `deduplicator.partitioner` applies them.
 
 Whatever the mapping, the records of one source partition that come to the same destination partition keep their order.
 

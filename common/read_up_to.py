@@ -8,7 +8,7 @@ the intermediate topic how far there is nothing, in a record without key and val
     f  the frontier that it follows e  epoch of the run that wrote it
     i  identity of the source topic x  whether filter.sql may have left records out there
 
-Stage two moves the frontier from f to o and writes nothing (`deduplicator.invisible`).
+Stage two moves the frontier from f to o and writes nothing (`deduplicator.frontier_advance`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The compiled path: `hot_path.c` from Python. It does what `unwrap`, `rule` and `KafkaDestination.write` do, without an object for each record.
+"""The compiled path: calls `hot_path.c` from Python. It does what `unwrap`, `rule` and `KafkaDestination.write` do, without an object for each record.
 
-It is in use where records go one to one to Kafka topics and no function of the user's sees them, when the library was built (`make setup`, the wheel, the
-image) and confluent-kafka has a version that is known (`hot_path.VERSIONS`). Everything else, and whatever is unusual in a batch, is done by Python; both give
-the same results (tests/test_compiled.py, tests/test_forwarding.py).
+It is used if records go one to one to Kafka topics and no user's function sees them, if the library was built (`make setup`, the wheel, the image), and
+if confluent-kafka has a tested version (`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give the same results
+(tests/test_compiled.py, tests/test_forwarding.py).
 
-How it reaches librdkafka: a client of confluent-kafka begins, behind Python's object head, with its `rd_kafka_t *`; the library is looked up through
-the extension module that has loaded it. A queue of our own gets what is fetched (rd_kafka_queue_forward); the consumer's `poll` goes on serving rebalances and
-errors.
+How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field after Python's object head; the library is found through
+the extension module that has loaded it. A separate queue receives the fetched messages (rd_kafka_queue_forward); the consumer's `poll` still serves
+rebalances and errors.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator import hot_path, message
-from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, client_of
-from deduplicator.message import Message
+from deduplicator import hot_path
+from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, get_rd_kafka_pointer
+from deduplicator.message import Message, copy_message
 from deduplicator.unwrap import Record, checksum_of
 
-RENEW_S = 0.2
+RENEW_INTERVAL_S = 0.2
 Item = TypeVar("Item")
 IDENTITY = re.compile("[0-9a-f]{16}")
 
 
-def why_not(settings: Settings, routes: Iterable[Route]) -> str | None:
-    """Why the compiled path is not used for these routes; None when it is."""
+def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | None:
+    """The reason why the compiled path is not used for these routes; None when it is used."""
     if not settings.values["deduplicator.compiled"]:
         return "deduplicator.compiled is no"
     if settings.text("filter.function") or settings.text("provenance.header"):
@@ -51,68 +51,68 @@ def why_not(settings: Settings, routes: Iterable[Route]) -> str | None:
     return None
 
 
-def queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
-    """A queue for this consumer, where the compiled path is used."""
-    return Queue(consumer) if isinstance(consumer, Consumer) and why_not(settings, routes) is None else None
+def create_queue(settings: Settings, routes: Iterable[Route], consumer: Consumer) -> Queue | None:
+    """A queue for this consumer, if the compiled path is used."""
+    return Queue(consumer) if isinstance(consumer, Consumer) and find_disabled_reason(settings, routes) is None else None
 
 
 class Queue:
-    """A queue of our own, to which a consumer's partitions are forwarded. Closed before the consumer is."""
+    """A librdkafka queue to which a consumer's partitions are forwarded. Close it before the consumer."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.library = hot_path.library()
         self.consumer = consumer
-        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(client_of(consumer))
-        self.forwarded: frozenset[Place] = frozenset()
-        self.due = 0.0
-        self.batches: weakref.WeakSet[Taken] = weakref.WeakSet()
+        self.queue: int | None = self.library.rd_kafka.rd_kafka_queue_new(get_rd_kafka_pointer(consumer))
+        self.forwarded_partitions: frozenset[Place] = frozenset()
+        self.renew_at = 0.0
+        self.batches: weakref.WeakSet[FetchedMessages] = weakref.WeakSet()
 
-    def forward(self, places: Iterable[Place]) -> None:
-        """What is fetched of these partitions, and of no others, comes here. To be called before they are assigned, and then `renew` again and again."""
-        self.forwarded, self.due = frozenset(places), 0.0
-        self.renew()
+    def forward_partitions(self, places: Iterable[Place]) -> None:
+        """Forward these partitions, and no others, to this queue. To be called before they are assigned; after that call `renew_forwarding` repeatedly."""
+        self.forwarded_partitions, self.renew_at = frozenset(places), 0.0
+        self.renew_forwarding()
 
-    def renew(self) -> None:
-        """Forward again, now and then. When an assignment is replaced, librdkafka ends the fetching of the old one later, in a thread of its own, and clears
-        the forwarding then (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: what is fetched stays in
-        the partition's own queue, in order, until it is forwarded.
+    def renew_forwarding(self) -> None:
+        """Forward again, at intervals. When an assignment is replaced, librdkafka stops the fetching of the old one later, in a thread of its own, and then
+        clears the forwarding (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: fetched messages stay
+        in the partition's own queue, in order, until it is forwarded.
         """
-        if machine.monotonic() < self.due:
+        if machine.monotonic() < self.renew_at:
             return
-        self.due = machine.monotonic() + RENEW_S
-        for place in self.forwarded:
-            self._forward(place, self.queue)
+        self.renew_at = machine.monotonic() + RENEW_INTERVAL_S
+        for place in self.forwarded_partitions:
+            self._forward_partition(place, self.queue)
 
-    def _forward(self, place: Place, to: int | None) -> None:
+    def _forward_partition(self, place: Place, target_queue: int | None) -> None:
         rd_kafka = self.library.rd_kafka
-        partition = rd_kafka.rd_kafka_queue_get_partition(client_of(self.consumer), place.topic.encode(), place.partition)
+        partition = rd_kafka.rd_kafka_queue_get_partition(get_rd_kafka_pointer(self.consumer), place.topic.encode(), place.partition)
         if partition is not None:
-            rd_kafka.rd_kafka_queue_forward(partition, to)
+            rd_kafka.rd_kafka_queue_forward(partition, target_queue)
             rd_kafka.rd_kafka_queue_destroy(partition)
 
-    def take(self, most: int, wait_s: float) -> Taken:
-        """Messages that are there, at most so many, after waiting for the first; empty when none came."""
-        taken = Taken(self.library)
-        self.library.path.reo_take(self.queue, int(wait_s * 1000), most, ctypes.byref(taken.raw))
-        self.batches.add(taken)
-        return taken
+    def consume(self, records_max: int, wait_s: float) -> FetchedMessages:
+        """At most `records_max` messages, after waiting for the first; empty when none came."""
+        fetched_messages = FetchedMessages(self.library)
+        self.library.path.reo_take(self.queue, int(wait_s * 1000), records_max, ctypes.byref(fetched_messages.raw))
+        self.batches.add(fetched_messages)
+        return fetched_messages
 
     def close(self) -> None:
-        """Give every message back, and the queue."""
-        for taken in list(self.batches):
-            taken.release()
-        for place in self.forwarded:
-            self._forward(place, None)
+        """Destroy every message, and the queue."""
+        for fetched_messages in list(self.batches):
+            fetched_messages.release()
+        for place in self.forwarded_partitions:
+            self._forward_partition(place, None)
         if self.queue is not None:
             self.library.rd_kafka.rd_kafka_queue_destroy(self.queue)
             self.queue = None
 
 
-class Taken:
-    """Messages of the intermediate topics as librdkafka holds them; given back when nobody refers to them any more."""
+class FetchedMessages:
+    """Messages of the intermediate topics in librdkafka's memory; destroyed when no object refers to them any more."""
 
-    def __init__(self, of: Library) -> None:
-        self.library = of
+    def __init__(self, library: Library) -> None:
+        self.library = library
         self.raw = RawBatch()
 
     def __len__(self) -> int:
@@ -122,79 +122,80 @@ class Taken:
         self.release()
 
     def release(self) -> None:
-        """Give the messages back now."""
+        """Destroy the messages now."""
         self.library.path.reo_free(ctypes.byref(self.raw))
 
     @property
     def error(self) -> KafkaError | None:
-        """The first message that is an error."""
+        """The error of the first message that is an error."""
         return self.message(self.raw.first_error).error() if self.raw.first_error >= 0 else None
 
-    def runs(self) -> Iterator[tuple[Place, Run]]:
-        """The messages, partition by partition; one may come several times."""
+    def split_by_partition(self) -> Iterator[tuple[Place, CompiledBatch]]:
+        """Batches of consecutive messages of one partition; a partition may come several times."""
         raw = self.raw
         for number in range(raw.runs):
             begin, end = raw.run_begins[number:number + 2]
             topic = self.library.rd_kafka.rd_kafka_topic_name(raw.topics[begin]).decode()
-            yield Place(topic, raw.partitions[begin]), Run(self, begin, end)
+            yield Place(topic, raw.partitions[begin]), CompiledBatch(self, begin, end)
 
     def message(self, position: int) -> Message:
-        """One of them, for Python."""
-        return message.read(self.library, self.raw.messages[position])
+        """One message, as a Python object."""
+        return copy_message(self.library, self.raw.messages[position])
 
     def record(self, position: int) -> Record:
-        """The source's record that one of them carries, when it was scanned."""
-        found = self.message(position)
-        return found.key(), found.value(), (found.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
+        """The source's record in a message that was scanned."""
+        message = self.message(position)
+        return message.key(), message.value(), (message.headers() or [])[:-1] or None, int(self.raw.timestamps_ms[position])
 
 
-class Run:
+class CompiledBatch:
     """Consecutive messages of one partition."""
 
-    def __init__(self, taken: Taken, begin: int, end: int) -> None:
-        self.taken = taken
+    def __init__(self, fetched_messages: FetchedMessages, begin: int, end: int) -> None:
+        self.fetched_messages = fetched_messages
         self.begin, self.end = begin, end
-        self.next_offset = int(taken.raw.offsets[end - 1]) + 1
+        self.next_offset = int(fetched_messages.raw.offsets[end - 1]) + 1
         """The intermediate offset to commit when the whole run is decided."""
 
     def __len__(self) -> int:
         return self.end - self.begin
 
     def follows(self, next_offset: int) -> bool:
-        """Whether it begins at this intermediate offset and leaves none out: within a partition, offsets grow."""
-        return bool(self.taken.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
+        """Whether it begins at this intermediate offset and has no gap: within a partition, offsets grow."""
+        return bool(self.fetched_messages.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
 
     def messages(self) -> list[Message]:
-        """For Python."""
-        return [self.taken.message(position) for position in range(self.begin, self.end)]
+        """As Python objects."""
+        return [self.fetched_messages.message(position) for position in range(self.begin, self.end)]
 
-    def scan(self, state: RuleState, source_identity: str) -> Decided | None:
-        """Apply the rule; None when something in the run is unusual."""
+    def scan(self, state: RuleState, source_identity: str) -> CompiledDecision | None:
+        """Apply the rule; None when the batch contains something unusual."""
         identity = IDENTITY.fullmatch(source_identity) and bytes.fromhex(source_identity)
         if not identity:
             return None
         link, hole = state.link or (-1, -1, -1), state.hole or (OFFSET_MAX + 1, -1)
         raw = RawRule(state.frontier, state.epoch, *link, *hole)
         accepted = (ctypes.c_int32 * len(self))()
-        count = self.taken.library.path.reo_scan(ctypes.byref(self.taken.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
+        path = self.fetched_messages.library.path
+        count = path.reo_scan(ctypes.byref(self.fetched_messages.raw), self.begin, self.end, identity, ctypes.byref(raw), accepted)
         if count < 0:
             return None
-        after = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
+        next_state = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
                           Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
-        return Decided(after, Forwardable(self.taken, accepted, count), raw.duplicates, raw.stale, raw.holes)
+        return CompiledDecision(next_state, CompiledRecords(self.fetched_messages, accepted, count), raw.duplicates, raw.stale, raw.holes)
 
     def last_record(self, position: int) -> LastRecord:
-        """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
-        return LastRecord(self.taken.raw.source_offsets[position], checksum_of(self.taken.record(position)))
+        """The frontier's description of the last accepted record, which is at this position of the batch."""
+        return LastRecord(self.fetched_messages.raw.source_offsets[position], checksum_of(self.fetched_messages.record(position)))
 
 
-class Accepted(Sequence[Item]):
-    """Something of each accepted record, made when it is asked for."""
+class LazySequence(Sequence[Item]):
+    """One value for each accepted record, computed when it is read."""
 
-    def __init__(self, positions: Any, size: int, at: Callable[[int], Item]) -> None:
+    def __init__(self, positions: Any, size: int, read: Callable[[int], Item]) -> None:
         self.positions = positions
         self.size = size
-        self.at = at
+        self.read = read
         """By position in the batch."""
 
     def __len__(self) -> int:
@@ -209,38 +210,39 @@ class Accepted(Sequence[Item]):
             return [self[number] for number in range(*index.indices(self.size))]
         if not -self.size <= index < self.size:
             raise IndexError(index)
-        return self.at(self.positions[index % self.size])
+        return self.read(self.positions[index % self.size])
 
 
-class Forwardable(Accepted[Record]):
-    """Accepted records; `forward` hands them to a producer, and for Python each can be unwrapped."""
+class CompiledRecords(LazySequence[Record]):
+    """Accepted records; `forward` passes them to a producer, and Python can unwrap each one."""
 
-    def __init__(self, taken: Taken, positions: Any, size: int) -> None:
-        super().__init__(positions, size, taken.record)
-        self.taken = taken
-        self.source_offsets = Accepted[int](positions, size, lambda position: int(taken.raw.source_offsets[position]))
+    def __init__(self, fetched_messages: FetchedMessages, positions: Any, size: int) -> None:
+        super().__init__(positions, size, fetched_messages.record)
+        self.fetched_messages = fetched_messages
+        self.source_offsets = LazySequence[int](positions, size, lambda position: int(fetched_messages.raw.source_offsets[position]))
 
     @property
     def last_position(self) -> int:
-        """Of the last one, in the batch."""
+        """The position of the last accepted record in the batch."""
         return int(self.positions[self.size - 1])
 
     def forward(self, producer: Producer, place: Place, begin: int, end: int) -> int:
-        """Hand records from `begin` to `end` to the producer's queue; how many it took before it was full. KafkaException when it refuses one."""
+        """Pass records from `begin` to `end` to the producer's queue; how many it accepted before it was full. KafkaException when it refuses one."""
         error = ctypes.c_int32()
         positions = ctypes.byref(self.positions, begin * ctypes.sizeof(ctypes.c_int32))
-        done = self.taken.library.path.reo_forward(client_of(producer), place.topic.encode(), place.partition, ctypes.byref(self.taken.raw), positions,
-                                                   end - begin, ctypes.byref(error))
+        batch = ctypes.byref(self.fetched_messages.raw)
+        accepted = self.fetched_messages.library.path.reo_forward(get_rd_kafka_pointer(producer), place.topic.encode(), place.partition, batch, positions,
+                                                                  end - begin, ctypes.byref(error))
         if error.value not in (0, KafkaError._QUEUE_FULL):
-            raise KafkaException(KafkaError(error.value, f"a record for {place} was not taken"))
-        return int(done)
+            raise KafkaException(KafkaError(error.value, f"a record for {place} was not accepted"))
+        return int(accepted)
 
 
-class Decided(NamedTuple):
-    """What becomes of a run."""
+class CompiledDecision(NamedTuple):
+    """The result of the rule for a batch."""
 
     state: RuleState
-    records: Forwardable
+    records: CompiledRecords
     duplicates: int
     stale: int
     holes: int

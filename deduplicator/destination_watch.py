@@ -1,8 +1,8 @@
-"""The destination topics, asked for now and then while a worker runs: were they deleted and recreated, do they end where they have to?
+"""Checks the destination topics regularly while a worker runs: were they deleted and recreated, are their end offsets high enough?
 
-`KafkaDestination.commit` sees a loss with the next records. This sees it also while nothing comes, and before anything is written to a topic that
-was recreated, so that the next start finds it empty and copies it whole. Nothing is waited for: what was asked is looked at a second later. What
-the cluster does not answer is asked again; a topic that is not there is met by the next transaction.
+`KafkaDestination.commit` detects a loss with the next records. This detects it also while no records arrive, and before anything is written to a
+recreated topic, so that the next start finds the topic empty and copies everything again. It does not block: the answers are read a second later.
+A request without an answer is sent again; a topic that does not exist fails the next transaction.
 """
 
 from __future__ import annotations
@@ -22,45 +22,46 @@ from common.routes import Place
 from common.topics import NO_TOPIC_ID
 
 log = logging.getLogger(__name__)
-EVERY_S = 5.0
+REQUEST_INTERVAL_S = 5.0
 
 
 class DestinationWatch:
-    """The requests on their way, and what their answers have to say."""
+    """The pending requests, and the checks of their answers."""
 
     def __init__(self, client: AdminClient, clock: Callable[[], float] = machine.monotonic) -> None:
         self.client = client
         self.clock = clock
-        self.due = clock() + EVERY_S
+        self.next_request_at = clock() + REQUEST_INTERVAL_S
         self.described: dict[str, tuple[str, Future[Any]]] = {}
-        """By topic, the id that it has to have, and the answer."""
+        """By topic: the id that it has to have, and the answer."""
         self.ends: dict[Place, tuple[int, Future[Any]]] = {}
-        """By partition, the least offset of its last record, and the answer."""
+        """By partition: the lowest possible offset of its last record, and the answer."""
 
-    def see(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
-        """Look at answers, and ask anew when it is time: DestinationTruncated for a topic with another id, or a partition that ends before such an offset."""
+    def poll(self, topic_ids: Mapping[str, str], last_offsets: Mapping[Place, int]) -> None:
+        """Check answers, and send requests when it is time; DestinationTruncated for a topic with another id, or an end offset that is too low."""
         for name in [name for name, (_, answer) in self.described.items() if answer.done()]:
             self._check_id(name, *self.described.pop(name))
         for place in [place for place, (_, answer) in self.ends.items() if answer.done()]:
             self._check_end(place, *self.ends.pop(place))
-        if self.described or self.ends or not topic_ids or self.clock() < self.due:
+        if self.described or self.ends or not topic_ids or self.clock() < self.next_request_at:
             return
-        self.due = self.clock() + EVERY_S
+        self.next_request_at = self.clock() + REQUEST_INTERVAL_S
         answers = self.client.describe_topics(TopicCollection(list(topic_ids)), request_timeout=REQUEST_TIMEOUT_S)
         self.described = {name: (topic_ids[name], answer) for name, answer in answers.items()}
         if last_offsets:
-            asked = {TopicPartition(*place): OffsetSpec.latest() for place in last_offsets}
-            ends = self.client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-            self.ends = {Place(there.topic, there.partition): (last_offsets[Place(there.topic, there.partition)], answer) for there, answer in ends.items()}
+            specs = {TopicPartition(*place): OffsetSpec.latest() for place in last_offsets}
+            ends = self.client.list_offsets(specs, request_timeout=REQUEST_TIMEOUT_S)
+            by_place = {Place(partition.topic, partition.partition): answer for partition, answer in ends.items()}
+            self.ends = {place: (last_offsets[place], answer) for place, answer in by_place.items()}
 
-    def _check_id(self, name: str, written: str, answer: Future[Any]) -> None:
+    def _check_id(self, name: str, expected_id: str, answer: Future[Any]) -> None:
         try:
-            now = str(answer.result().topic_id)
+            topic_id = str(answer.result().topic_id)
         except KafkaException as failed:
             log.debug("%s cannot be described now: %s", name, failed)
             return
-        if written and now not in (written, NO_TOPIC_ID):
-            raise DestinationTruncated(f"the destination topic {name} was deleted and recreated while it was copied to: what was copied is gone. "
+        if expected_id and topic_id not in (expected_id, NO_TOPIC_ID):
+            raise DestinationTruncated(f"the destination topic {name} was deleted and recreated while it was copied to: the copied records are lost. "
                                        "Start again to copy it from the beginning, if it is still empty")
 
     def _check_end(self, place: Place, last_offset: int, answer: Future[Any]) -> None:
@@ -69,6 +70,6 @@ class DestinationWatch:
         except KafkaException as failed:
             log.debug("the end of %s cannot be read now: %s", place, failed)
             return
-        if 0 <= end <= last_offset:  # a question that timed out is answered with a negative offset (confluent-kafka 2.16)
+        if 0 <= end <= last_offset:  # a request that timed out is answered with a negative offset (confluent-kafka 2.16)
             raise DestinationTruncated(f"{place} lost records while it was copied to: offset {last_offset} was written, the partition ends at {end}. "
                                        "Copy to a new topic, or restore this one")

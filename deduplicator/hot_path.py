@@ -1,7 +1,7 @@
-"""`hot_path.c` as Python sees it: its structures, and the library that was built of it. `deduplicator.compiled` makes use of them.
+"""`hot_path.c` for Python: its structures, and the library that is built from it. `deduplicator.compiled` uses them.
 
-ctypes, and no extension module: the file needs a compiler and nothing more when it is built (no headers of Python or of librdkafka), fits every version of
-Python, and each call gives the GIL up.
+ctypes, and no extension module: to build the file needs only a compiler (no headers of Python or of librdkafka), it works with every version of
+Python, and each call releases the GIL.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import confluent_kafka
 from confluent_kafka import Consumer, Producer, cimpl
 
 VERSIONS = frozenset({"2.16.1"})
-"""Of confluent-kafka, with which the compiled path was tested: another one may lay out its objects differently."""
+"""The versions of confluent-kafka with which the compiled path was tested: another version may have another object layout."""
 FOLDER = Path(__file__).parent
-"""Where the library is."""
+"""The folder of the library."""
 VERSION = str(confluent_kafka.__version__)
 BATCH_MAX = 1000
 """As in hot_path.c."""
@@ -54,7 +54,7 @@ class RawRule(ctypes.Structure):
 
 
 class Library:
-    """`hot_path.c`, built, and the functions of librdkafka that are called from here."""
+    """The built `hot_path.c`, and the functions of librdkafka that Python calls."""
 
     def __init__(self, file: Path) -> None:
         self.path = ctypes.CDLL(str(file))
@@ -86,9 +86,9 @@ class Library:
 
 @cache
 def library() -> Library:
-    """The library; Unavailable, with the reason, when there is none that can be used."""
+    """The library; Unavailable, with the reason, when it cannot be used."""
     if VERSION not in VERSIONS:
-        raise Unavailable(f"it is not known with confluent-kafka {VERSION}")
+        raise Unavailable(f"it is not tested with confluent-kafka {VERSION}")
     built = sorted(FOLDER.glob("_hot_path*.so"))
     if not built:
         raise Unavailable("it was not built: a C compiler was missing (install gcc, then run make setup)")
@@ -98,9 +98,9 @@ def library() -> Library:
         raise Unavailable(str(reason)) from None
 
 
-def client_of(client: Consumer | Producer) -> int:
+def get_rd_kafka_pointer(client: Consumer | Producer) -> int:
     """The `rd_kafka_t *` of a client."""
-    found = ctypes.c_void_p.from_address(id(client) + OBJECT_HEAD).value
-    if found is None:
+    pointer = ctypes.c_void_p.from_address(id(client) + OBJECT_HEAD).value
+    if pointer is None:
         raise RuntimeError("the client is closed")
-    return found
+    return pointer

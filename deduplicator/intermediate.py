@@ -1,14 +1,15 @@
 """The seam, stage two's side: the group's member on the intermediate topics.
 
-It hands out batches, notes which partitions came and went (`deduplicator.partitions`), and deletes what is committed. Callbacks of the group run
-inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`): giving partitions up therefore needs nothing
-but forgetting them, and losing them cannot leave anything half done.
+It returns batches, records which partitions were assigned and revoked (`deduplicator.partitions`), and deletes committed records. The group's
+callbacks run inside `poll`, and no transaction is ever open across a poll (`deduplicator.loop`). So to give partitions up it is enough
+to forget them, and losing them cannot leave anything half done.
 
-Nothing is fetched of a partition that was just assigned: where from is not known before its frontier was read. But librdkafka has to be answered in the
-callback; confluent-kafka would do it itself, with the committed offset. So it is answered with no partition at all, and `read` assigns them, at their
-offsets, when the loop has read their frontiers. (Assigning and pausing in the callback would do too, if a pause right behind an assignment did not lose
-its offset: librdkafka #2190.) Whose a partition is does not hang on that answer, with either protocol: the client tells the coordinator of the
-group's assignment, and a rebalance waits for the answer to `on_revoke`. With group.protocol=consumer only that may be given back which was assigned.
+No records are fetched for a partition that was just assigned: its offset is not known before its frontier is loaded. But librdkafka needs an assign call
+in the callback; confluent-kafka would make it itself, with the committed offset. So the callback assigns no partition at all, and `start_fetching`
+assigns them, at their offsets, when the loop has loaded their frontiers. (To assign and pause in the callback would also work, if a pause right after an
+assign did not lose its offset: librdkafka #2190.) The group's ownership of a partition does not depend on that assign call, with either protocol: the client
+acknowledges the group's assignment to the coordinator, and a rebalance waits for the return of `on_revoke`. With group.protocol=consumer,
+only partitions that were assigned may be unassigned.
 """
 
 from __future__ import annotations
@@ -27,143 +28,143 @@ from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place
-from deduplicator.compiled import Queue, Taken
+from deduplicator.compiled import FetchedMessages, Queue
 from deduplicator.partitions import Partitions
 from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
 FEW_RECORDS = 20
-"""In a batch where a user's function sees each record: the time is looked at between batches, and a poll is owed every ten minutes (max.poll.interval.ms)."""
+"""In a batch where a user's function sees each record: time is checked between batches, and a poll is due every ten minutes (max.poll.interval.ms)."""
 BATCH_RECORDS = 1000
-"""So few that what is made for them stays in the processor's cache: 20,000 at once take half as long again (measured)."""
-PURGE_EVERY_S = 10.0
+"""So few that their objects stay in the processor's cache: 20,000 at once take 1.5 times as long (measured)."""
+PURGE_INTERVAL_S = 10.0
 METADATA_MAGIC = b"CGMDv2:"
-SHARED_OUT_ANEW = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID})
+REBALANCING = frozenset({KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID})
 
 
 class PositionGone(Exception):
-    """A partition's position is no longer on its intermediate topic."""
+    """A partition's position is no longer in its intermediate topic."""
 
 
 class Intermediate:
-    """The consumer; what its group gives and takes is noted in `partitions`."""
+    """The consumer; `partitions` records what its group assigns and revokes."""
 
     def __init__(self, consumer: Consumer, incremental: bool, partitions: Partitions, queue: Queue | None = None) -> None:
         self.consumer = consumer
         self.queue = queue
-        """Where fetched messages go when the compiled path is in use; all else still comes out of the consumer's `poll`."""
+        """Receives fetched messages when the compiled path is in use; the consumer's `poll` still returns everything else."""
         self.incremental = incremental
-        """group.protocol=consumer: an assignment names what comes or goes, not everything."""
+        """group.protocol=consumer: an assignment names only the partitions that are added or removed."""
         self.partitions = partitions
         self.topics: list[str] = []
-        self.fetched: set[Place] = set()
-        """What the client has been told to fetch."""
+        self.fetched_partitions: set[Place] = set()
+        """The partitions that the client fetches."""
 
-    def follow(self, topics: Iterable[str]) -> None:
-        """Take part in sharing out these topics from now on; they have to be there."""
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to these topics; they have to exist."""
         self.topics = list(topics)
-        self.join()
+        self.join_group()
 
-    def join(self) -> None:
-        """Join the group, or, as a member, join again: when the group's leader does that, the partitions are shared out anew."""
-        self.consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+    def join_group(self) -> None:
+        """Join the group, or, as a member, join again: if the group's leader does that, the group rebalances."""
+        self.consumer.subscribe(self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
-    def batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed] | Taken]:
-        """What is there now, in batches, at most `records_max` records, none after `seconds_max`; waits WAIT_S for the first: a lone record is not held up."""
-        if self.queue is not None and self.fetched:
-            yield from self._taken(self.queue, records_max, seconds_max, batch_max)
+    def consume_batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed] | FetchedMessages]:
+        """The available records, in batches: at most `records_max`, none after `seconds_max`. Waits WAIT_S for the first; a single record is not delayed."""
+        if self.queue is not None and self.fetched_partitions:
+            yield from self._consume_compiled(self.queue, records_max, seconds_max, batch_max)
             return
         first = self.consumer.poll(WAIT_S)
         batch = [first] if first is not None else []
-        asked, until = 1, machine.monotonic() + seconds_max
+        requested, deadline = 1, machine.monotonic() + seconds_max
         while batch:
             for message in batch:
                 error = message.error()
                 if error is not None:
-                    raise self._failed(error)
+                    raise self._translate_error(error)
             yield cast(list[Consumed], batch)
             records_max -= len(batch)
-            if len(batch) < asked or records_max <= 0 or machine.monotonic() > until:  # the first: that was all that is there
+            if len(batch) < requested or records_max <= 0 or machine.monotonic() > deadline:  # the first condition: no more records are there
                 return
-            asked = min(records_max, batch_max)
-            batch = self.consumer.consume(asked, 0)
+            requested = min(records_max, batch_max)
+            batch = self.consumer.consume(requested, 0)
 
-    def _taken(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int) -> Iterator[list[Consumed] | Taken]:
-        """The same, by the compiled path."""
-        queue.renew()
-        event = self.consumer.poll(0)  # callbacks of the group run here; fetched messages do not come
+    def _consume_compiled(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int) -> Iterator[list[Consumed] | FetchedMessages]:
+        """The same, with the compiled path."""
+        queue.renew_forwarding()
+        event = self.consumer.poll(0)  # runs the group's callbacks; returns no fetched message
         error = event.error() if event is not None else None
         if error is not None:
-            raise self._failed(error)
+            raise self._translate_error(error)
         if event is not None:
-            raise PositionGone(f"a message of {event.topic()}-{event.partition()} came by another way than the others")
-        until = machine.monotonic() + seconds_max
-        asked, wait_s = min(records_max, batch_max), WAIT_S
-        while taken := queue.take(asked, wait_s):
-            if taken.error is not None:
-                raise self._failed(taken.error)
-            yield taken
-            records_max -= len(taken)
-            if len(taken) < asked or records_max <= 0 or machine.monotonic() > until:  # the first: that was all that is there
+            raise PositionGone(f"a message of {event.topic()}-{event.partition()} came from the consumer, and not from the queue")
+        deadline = machine.monotonic() + seconds_max
+        requested, wait_s = min(records_max, batch_max), WAIT_S
+        while fetched_messages := queue.consume(requested, wait_s):
+            if fetched_messages.error is not None:
+                raise self._translate_error(fetched_messages.error)
+            yield fetched_messages
+            records_max -= len(fetched_messages)
+            if len(fetched_messages) < requested or records_max <= 0 or machine.monotonic() > deadline:  # the first condition: no more are there
                 return
-            asked, wait_s = min(records_max, batch_max), 0
+            requested, wait_s = min(records_max, batch_max), 0
 
-    def _failed(self, error: KafkaError) -> Exception:
+    def _translate_error(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             return PositionGone(error.str())
-        typed = translate(error, "consuming an intermediate topic")
-        return typed if isinstance(typed, Fenced | AccessRefused) else StageFailed(str(typed))
+        translated = translate(error, "consuming an intermediate topic")
+        return translated if isinstance(translated, Fenced | AccessRefused) else StageFailed(str(translated))
 
-    def member(self) -> Any:
+    def get_group_metadata(self) -> Any:
         """The group metadata that fences this member's offsets.
 
-        Raises StageFailed when the member has no generation or no id: a broker takes such a commit without any check (it is how
-        simple consumers commit), so a worker that was thought dead could overwrite its successor's frontier.
+        Raises StageFailed when the member has no generation or no id: a broker accepts such a commit without any check (it is how
+        simple consumers commit), so a worker that was believed dead could overwrite its successor's frontier.
         """
         metadata = self.consumer.consumer_group_metadata()
-        generation, member_id = parse_member(metadata)
+        generation, member_id = parse_group_metadata(metadata)
         if generation < 0 or not member_id:
-            raise StageFailed(f"this worker is not a member of the group now (generation {generation}): the transaction is not sent")
+            raise StageFailed(f"this worker is not a member of the group now (generation {generation}): the transaction is not committed")
         return metadata
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         """Commit for the group outside a transaction, as this member; TransactionFailed when it is not certain.
 
-        A group that is being shared out anew takes no commits. That is passed over: whoever is given these partitions next sees to it.
+        A group that is rebalancing accepts no commits. That is ignored: the next owner of these partitions commits the offsets again.
         """
         try:
             answers = self.consumer.commit(offsets=list(offsets), asynchronous=False) or []
             error = next((answer.error for answer in answers if answer.error is not None), None)
         except KafkaException as failed:
             error = failed.args[0]
-        if error is None or error.code() in SHARED_OUT_ANEW:
+        if error is None or error.code() in REBALANCING:
             return
-        typed = translate(error, "committing the offsets")
-        raise typed if isinstance(typed, Fenced | AccessRefused) else TransactionFailed(str(typed))
+        translated = translate(error, "committing the offsets")
+        raise translated if isinstance(translated, Fenced | AccessRefused) else TransactionFailed(str(translated))
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has this worker, with partitions or as a spare."""
-        return parse_member(self.consumer.consumer_group_metadata())[0] >= 0
+        """Whether this worker is a member of the group, with or without partitions."""
+        return parse_group_metadata(self.consumer.consumer_group_metadata())[0] >= 0
 
-    def read(self, places: Collection[Place]) -> None:
-        """Fetch these assigned partitions from their next offset on, also those that were fetched before."""
+    def start_fetching(self, places: Collection[Place]) -> None:
+        """Fetch these assigned partitions from their next offset on, also those that are fetched already."""
         offsets = {place: TopicPartition(*place, state.next_offset) for place, state in self.partitions.assigned.items()}
-        new = [place for place in places if place not in self.fetched]
+        new = [place for place in places if place not in self.fetched_partitions]
         if self.queue is not None:  # before the assignment, or the first messages would come out of `poll`
-            self.queue.forward({*self.fetched, *new})
+            self.queue.forward_partitions({*self.fetched_partitions, *new})
         for place in places:
-            if place in self.fetched:
+            if place in self.fetched_partitions:
                 self.consumer.seek(offsets[place])
         if new and self.incremental:
             self.consumer.incremental_assign([offsets[place] for place in new])
         elif new:
             self.consumer.assign(list(offsets.values()))
-        self.fetched.update(new)
+        self.fetched_partitions.update(new)
 
-    def waiting(self, place: Place, next_offset: int) -> int | None:
-        """How many offsets follow, from what the last fetch said of the end; asks nobody. None when it said nothing yet."""
+    def get_cached_lag(self, place: Place, next_offset: int) -> int | None:
+        """The number of offsets up to the end offset of the last fetch response, without a request. None before the first one."""
         _, end = self.consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
         return max(0, end - next_offset) if end >= 0 else None
 
@@ -173,46 +174,46 @@ class Intermediate:
             self.queue.close()
         self.consumer.close()
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """A static member that comes back is given what it had (KIP-345), also of topics that its settings no longer name: these it leaves alone."""
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """A static member that comes back gets its old assignment (KIP-345), also of topics that its settings no longer name: these are ignored."""
         places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
         log.info("%s are assigned", places)
         REBALANCES.labels("assigned").inc()
         if self.incremental:
             consumer.incremental_assign([])
-        else:  # this is everything
+        else:  # these are all partitions
             consumer.assign([])
-            self.fetched.clear()
+            self.fetched_partitions.clear()
             self.partitions.on_revoked([*self.partitions.assigned, *self.partitions.waiting])
         self.partitions.on_assigned(places)
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._gone("revoked", consumer, partitions)
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._remove_partitions("revoked", consumer, partitions)
 
-    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._gone("lost", consumer, partitions)
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._remove_partitions("lost", consumer, partitions)
 
-    def _gone(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _remove_partitions(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [Place(partition.topic, partition.partition) for partition in partitions if partition.topic in self.topics]
         log.info("%s are %s", places, event)
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(places)
         points.at("two: partitions gone")
         if self.incremental:
-            consumer.incremental_unassign([TopicPartition(*place) for place in places if place in self.fetched])
-            self.fetched.difference_update(places)
+            consumer.incremental_unassign([TopicPartition(*place) for place in places if place in self.fetched_partitions])
+            self.fetched_partitions.difference_update(places)
         else:
             consumer.unassign()
-            self.fetched.clear()
+            self.fetched_partitions.clear()
 
 
-def parse_member(metadata: bytes) -> tuple[int, str]:
+def parse_group_metadata(metadata: bytes) -> tuple[int, str]:
     """Generation and member id in librdkafka's serialised group metadata (rd_kafka_consumer_group_metadata_write).
 
-    The form is: magic, generation (int32, host order), group id, NUL, member id, NUL, and a flag with the instance id.
+    The format is: magic, generation (int32, host order), group id, NUL, member id, NUL, and a flag with the instance id.
     """
     if not metadata.startswith(METADATA_MAGIC):
-        raise StageFailed("the client's group metadata has an unknown form: this version of confluent-kafka is not supported")
+        raise StageFailed("the client's group metadata has an unknown format: this version of confluent-kafka is not supported")
     start = len(METADATA_MAGIC)
     generation = int.from_bytes(metadata[start:start + 4], sys.byteorder, signed=True)
     _, member_id, _ = metadata[start + 4:].split(b"\0", 2)
@@ -220,33 +221,33 @@ def parse_member(metadata: bytes) -> tuple[int, str]:
 
 
 class Purge:
-    """Deletes committed records of the intermediate topics now and then, as Kafka Streams does with its repartition topics."""
+    """Deletes committed records of the intermediate topics regularly, as Kafka Streams does with its repartition topics."""
 
     def __init__(self, client: AdminClient) -> None:
         self.client = client
-        self.due = machine.monotonic() + PURGE_EVERY_S
-        self.done: dict[Place, int] = {}
+        self.next_request_at = machine.monotonic() + PURGE_INTERVAL_S
+        self.purged_offsets: dict[Place, int] = {}
         self.pending: dict[TopicPartition, Any] = {}
 
-    def up_to(self, committed: Mapping[Place, int]) -> None:
-        """Ask for the deletion of what is below the committed offsets, if it is time; never waits."""
-        if machine.monotonic() < self.due:
+    def delete_committed(self, committed: Mapping[Place, int]) -> None:
+        """Request the deletion of the records below the committed offsets, if it is time; does not block."""
+        if machine.monotonic() < self.next_request_at:
             return
-        self.due = machine.monotonic() + PURGE_EVERY_S
-        self._collect()
-        wanted = [TopicPartition(*place, offset) for place, offset in committed.items() if offset > self.done.get(place, 0)]
-        if wanted and not self.pending:
-            self.pending = self.client.delete_records(wanted)
+        self.next_request_at = machine.monotonic() + PURGE_INTERVAL_S
+        self._collect_answers()
+        before_offsets = [TopicPartition(*place, offset) for place, offset in committed.items() if offset > self.purged_offsets.get(place, 0)]
+        if before_offsets and not self.pending:
+            self.pending = self.client.delete_records(before_offsets)
 
-    def _collect(self) -> None:
-        for asked, future in list(self.pending.items()):
+    def _collect_answers(self) -> None:
+        for before_offset, future in list(self.pending.items()):
             if not future.done():
                 continue
-            del self.pending[asked]
-            place = Place(asked.topic, asked.partition)
+            del self.pending[before_offset]
+            place = Place(before_offset.topic, before_offset.partition)
             try:
                 future.result()
-                self.done[place] = asked.offset
-                PURGED.labels(place.topic, str(place.partition)).set(asked.offset)
+                self.purged_offsets[place] = before_offset.offset
+                PURGED.labels(place.topic, str(place.partition)).set(before_offset.offset)
             except KafkaException as failed:
                 log.warning("%s cannot be purged, it will grow: %s", place, failed.args[0].str())

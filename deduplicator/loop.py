@@ -2,17 +2,16 @@
 
     1. consume   batches from the intermediate topic          crash: nothing happened
     2. decide    which records are new (`rule`), pure         crash: nothing happened
-    3. begin     a transaction of the producer in turn        crash: an empty transaction is aborted by the successor
+    3. begin     a transaction of the next producer           crash: an empty transaction is aborted by the successor
     4. write     the new records, unwrapped                   crash: aborted; nobody sees them
     5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits until that is certain
-    6. commit    both become visible together                 crash before the answer: the successor reads which way it went
+    6. commit    both become visible together                 crash before the answer: the successor reads the outcome
 
-The state in memory moves only after step 6 was answered. After any failure the committed frontier is read again, checked and
-gone on from: the same path as after an assignment (`Loop.start`), which has a transaction of its own where a first frontier is
-to be committed. No transaction is open across a poll, nor begun inside of one, so partitions are never given up with one.
-Steps 1 and 2 alternate until their time is over, nothing more is there, or the transaction is full: a batch is small, so that
-a processor's cache holds all that is made for it, and what is decided is kept in `Work`, which is forgotten together with its
-partition.
+The state in memory changes only after step 6 was answered. After any failure the worker reads the committed frontier again, checks
+it and continues from it: the same path as after an assignment (`Loop.start_waiting`), which uses a transaction of its own to commit a
+first frontier. No transaction is open across a poll, and none is begun inside a poll, so no partition is revoked while one is open.
+Steps 1 and 2 alternate until their time is over, no more records are there, or the transaction is full. A batch is small, so that
+its objects fit into a processor's cache. The decisions are kept in `Work`, which is forgotten together with its partition.
 """
 
 from __future__ import annotations
@@ -31,220 +30,222 @@ from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import SAME, Place, Route
 from common.settings import Settings
-from deduplicator.compiled import Taken
+from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
-from deduplicator.partitions import Assigned, Partitions
-from deduplicator.sieve import Sifting
-from deduplicator.size import Size
-from deduplicator.start import Start, Starter
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.record_filter import RecordFilter
+from deduplicator.start import PartitionStarter, StartedPartitions
 from deduplicator.transaction import TransactionFailed
-from deduplicator.unwrap import Batch, by_partition, checksum_of
+from deduplicator.transaction_size import TransactionSize
+from deduplicator.unwrap import Batch, checksum_of, split_by_partition
 from deduplicator.work import Work
 
 log = logging.getLogger(__name__)
 
 
 class Loop:
-    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` says by topic where they lead."""
+    """The rounds of one worker, over its `partitions` of the intermediate topics; `routes` is by intermediate topic."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: Starter,
-                 destination: Destination, pulse: Pulse, sieve: Sifting | None = None) -> None:
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], partitions: Partitions, intermediate: Intermediate, starter: PartitionStarter,
+                 destination: Destination, pulse: Pulse, record_filter: RecordFilter | None = None) -> None:
         self.routes = routes
         self.partitions = partitions
         self.intermediate = intermediate
         self.starter = starter
         self.destination = destination
         self.pulse = pulse
-        self.starting = Start()
-        """Waiting partitions whose frontiers were read; first ones among them could not be committed yet."""
+        self.starting = StartedPartitions()
+        """Waiting partitions whose frontiers are loaded, but whose first frontiers could not be committed yet."""
         self.work: dict[Place, Work] = {}
-        """Of the round at hand, for assigned partitions only."""
-        self.through_ms: dict[Place, int] = {}
+        """Of the current round, for assigned partitions only."""
+        self.last_timestamp_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
-        self.failed = False
+        self.has_failed = False
         """Whether the last transaction was not committed."""
-        self.size = Size(settings.number("deduplicator.transaction_records"), settings.number("deduplicator.transaction_timeout_ms") / 1000)
+        transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
+        self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
-        self.sieve = sieve
+        self.record_filter = record_filter
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
-        self.batch_max = FEW_RECORDS if sieve or functions else BATCH_RECORDS
+        self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
-    def round(self) -> None:
-        """Steps 1 to 6, or the way back after a failure; then partitions that wait are started."""
+    def run_round(self) -> None:
+        """Steps 1 to 6, or the recovery after a failure; then start the partitions that wait."""
         self.pulse.beat()
         self.work = {}
         try:
-            for messages in self.intermediate.batches(self.size.records, self.size.seconds, self.batch_max):
+            for messages in self.intermediate.consume_batches(self.transaction_size.records, self.transaction_size.consume_seconds_max, self.batch_max):
                 points.at("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
-            self._forget()
+            self._forget_revoked()
             if self.work:
                 points.at("two: decided")
-                self.transact()
+                self.run_transaction()
         except (TransactionFailed, PositionGone) as failed:
             log.warning("reading the frontier again after: %s", failed)
             REREADS.inc()
-            self.failed = True
+            self.has_failed = True
             if self.work:
-                self.size.failed(self._consumed())
-            self.destination.settle()
-            self.partitions.read_again()
-        self._forget()
+                self.transaction_size.on_failed(self._count_consumed())
+            self.destination.resolve_in_doubt()
+            self.partitions.reload()
+        self._forget_revoked()
         if self.partitions.waiting:
-            self.start()
+            self.start_waiting()
 
-    def decide(self, messages: Sequence[Consumed] | Taken) -> None:
-        """Step 2, for every partition of the batch that is still ours; PositionGone where records of the intermediate topic are missing.
+    def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
+        """Step 2, for every partition of the batch that is still assigned; PositionGone where records of the intermediate topic are missing.
 
-        Nothing transactional is on it, and it is not compacted: a broker gives its records consecutive offsets. Where one is left out, a record is lost that
-        was not read, and the rule, which has to see every record of an epoch, may not go on in this one.
+        The intermediate topic has no transactions and is not compacted, so its records have consecutive offsets. A gap means that a record was lost
+        before it was read. The rule has to see every record of an epoch, so it may not go on in this epoch.
         """
-        for place, batch in messages.runs() if isinstance(messages, Taken) else by_partition(messages).items():
+        for place, batch in messages.split_by_partition() if isinstance(messages, FetchedMessages) else split_by_partition(messages).items():
             state = self.partitions.assigned.get(place)
             if state is None:
                 continue
             work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
             if not batch.follows(work.next_offset):
-                self.starter.gaps.add(place)
-                raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next ones end at {batch.next_offset}")
+                self.starter.partitions_with_gaps.add(place)
+                raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next batch ends at {batch.next_offset}")
             if isinstance(batch, Batch):
-                self._add(place, state, work, batch)
-            elif state.spread or state.surplus or not work.scan(batch, state.frontier.source_identity):
-                self._add(place, state, work, by_partition(batch.messages())[place])
+                self._decide_batch(place, state, work, batch)
+            elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
+                self._decide_batch(place, state, work, split_by_partition(batch.messages())[place])
 
-    def _add(self, place: Place, state: Assigned, work: Work, batch: Batch) -> None:
-        sift = partial(self.sieve.sift, self.routes[place.topic].source(place.partition)) if self.sieve else None
-        records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, sift)
-        if state.spread:
-            work.runs += state.spread(records)
+    def _decide_batch(self, place: Place, state: AssignedPartition, work: Work, batch: Batch) -> None:
+        filter_records = partial(self.record_filter.filter_records, self.routes[place.topic].source(place.partition)) if self.record_filter else None
+        records = work.add(batch, state.frontier.source_identity, self.zero_timestamp_ms, filter_records)
+        if state.partitioner:
+            work.partitioned_records += state.partitioner(records)
 
-    def transact(self) -> None:
-        """Steps 3 to 6; then the state moves."""
-        begun = machine.monotonic()
-        member = self.intermediate.member()
+    def run_transaction(self) -> None:
+        """Steps 3 to 6; then the state changes."""
+        began_at = machine.monotonic()
+        member = self.intermediate.get_group_metadata()
         self.destination.begin()
         points.at("two: begun")
         try:
-            written = {place: self._write(place, work) for place, work in self.work.items()}
+            written = {place: self._write_partition(place, work) for place, work in self.work.items()}
             points.at("two: written")
-            moved = {place: self._moved(place, work) for place, work in self.work.items()}
-            self._commit(moved, member)
+            next_states = {place: self._build_next_state(place, work) for place, work in self.work.items()}
+            self._commit(next_states, member)
         except RecordRefused as refused:
-            raise refused if refused.names_the_record else RecordRefused(f"{refused} {_largest(self.work)}") from None
+            raise refused if refused.names_the_record else RecordRefused(f"{refused} {_describe_largest_record(self.work)}") from None
         except TransactionFailed:
             raise
         except Exception:
             self.destination.abort()
             raise
         points.at("two: committed")
-        self.failed = False
-        seconds = machine.monotonic() - begun
+        self.has_failed = False
+        seconds = machine.monotonic() - began_at
         TRANSACTION_SECONDS.observe(seconds)
-        self.size.committed(self._consumed(), seconds)
+        self.transaction_size.on_committed(self._count_consumed(), seconds)
         TRANSACTION_RECORDS.observe(sum(written.values()))
-        self.partitions.assigned.update(moved)
+        self.partitions.assigned.update(next_states)
         for place, work in self.work.items():
-            self._count(place, work, written[place])
+            self._update_metrics(place, work, written[place])
 
-    def _consumed(self) -> int:
-        """Records of the round at hand."""
+    def _count_consumed(self) -> int:
+        """Records of the current round."""
         return sum(work.consumed for work in self.work.values())
 
-    def start(self) -> None:
-        """Partitions that wait: their frontiers, checked; first ones are committed here; then they are read from there.
+    def start_waiting(self) -> None:
+        """For partitions that wait: load and check their frontiers, commit first frontiers, then fetch from there.
 
-        When that commit fails they go on waiting, and the next round polls first: partitions that are gone by then are not tried again. What is to be
-        committed stays, since nobody else moves these frontiers: another reading would not know that they were just raised (`Starter.raise_again`).
+        If that commit fails, they go on waiting, and the next round polls first: partitions that are revoked by then are not tried again. What is to be
+        committed is kept, since nobody else moves these frontiers, and frontiers that are loaded again would not say that their epochs
+        were just raised (`PartitionStarter.raise_epochs_again`).
         """
         while self.partitions.waiting:
             if not self.starting.assigned:
-                self.starting = self.starter.start(self.partitions.waiting)
+                self.starting = self.starter.start_partitions(self.partitions.waiting)
                 points.at("two: frontier read")
                 self.destination.outputs.update(self.starting.outputs)
             try:
-                self._commit_first(self.starting)
+                self._commit_first_frontiers(self.starting)
             except TransactionFailed as failed:
                 log.warning("committing first frontiers again after: %s", failed)
-                self.failed = True
-                self.destination.settle()
+                self.has_failed = True
+                self.destination.resolve_in_doubt()
                 return
-            begun, self.starting = self.starting.assigned, Start()
-            self.partitions.begin(begun)
-            self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost with their cluster go on to lag
-            for place, state in begun.items():
-                FRONTIER.labels(*self._label(place)).set(state.frontier.rule.frontier)
-            self.intermediate.read(begun)
+            started, self.starting = self.starting.assigned, StartedPartitions()
+            self.partitions.start(started)
+            self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost together with their cluster keep reporting lag
+            for place, state in started.items():
+                FRONTIER.labels(*self._frontier_labels(place)).set(state.frontier.rule.frontier)
+            self.intermediate.start_fetching(started)
 
-    def _commit_first(self, start: Start) -> None:
-        while start.made:
-            member = self.intermediate.member()
+    def _commit_first_frontiers(self, start: StartedPartitions) -> None:
+        while start.to_commit:
+            member = self.intermediate.get_group_metadata()
             self.destination.begin()
-            self._commit({place: start.assigned[place] for place in start.made}, member)
+            self._commit({place: start.assigned[place] for place in start.to_commit}, member)
             points.at("two: first frontier made")
-            start.made = self.starter.raise_again(start) if start.raised else []
+            start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
 
-    def _forget(self) -> None:
-        """Partitions are gone: nothing of them may be written, and nothing of them is known any more."""
-        for place in self.partitions.take_gone():
+    def _forget_revoked(self) -> None:
+        """Forget all state of revoked partitions: none of their records may be written."""
+        for place in self.partitions.pop_revoked():
             self.work.pop(place, None)
-            self.through_ms.pop(place, None)
+            self.last_timestamp_ms.pop(place, None)
             self.starting.forget(place)
             self.destination.outputs.pop(self._output(place), None)
 
     def _output(self, place: Place) -> Place:
-        """Where the records of an intermediate partition go."""
+        """The destination partition of an intermediate partition."""
         return self.routes[place.topic].destination(place.partition)
 
-    def _write(self, place: Place, work: Work) -> int:
-        """Step 4 for one partition; returns how many were written. What a torn transaction left there is not written again."""
+    def _write_partition(self, place: Place, work: Work) -> int:
+        """Step 4 for one partition; returns how many records were written. Records that a torn transaction has written are not written again."""
         state, output, parts = self.partitions.assigned[place], self._output(place), work.parts
         if state.surplus is not None:
             records = work.records
-            covered = state.surplus.covers(records)
+            covered = state.surplus.skip_matching(records)
             parts = [(records[covered:], work.source_offsets[covered:])] if len(records) > covered else []
-            self.destination.outputs[output] = Output(state.surplus.known, 0)
+            self.destination.outputs[output] = Output(state.surplus.known_offset, 0)
             if not state.surplus.records:
                 state.surplus = None
-        if state.spread:
-            for there, run in work.runs:
-                if run:
-                    self.destination.write(there, run, ())
+        if state.partitioner:
+            for destination_partition, group in work.partitioned_records:
+                if group:
+                    self.destination.write(destination_partition, group, ())
         else:
-            for records_of, source_offsets in parts:
-                self.destination.write(output, records_of, source_offsets)
+            for part, source_offsets in parts:
+                self.destination.write(output, part, source_offsets)
         if work.parked:
             self.destination.write(Place(self.routes[place.topic].parked_topic, 0), work.parked, ())
-        return sum(len(records_of) for records_of, _ in parts)
+        return sum(len(part) for part, _ in parts)
 
-    def _moved(self, place: Place, work: Work) -> Assigned:
+    def _build_next_state(self, place: Place, work: Work) -> AssignedPartition:
         state = self.partitions.assigned[place]
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
-        moved = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
-        return Assigned(work.next_offset, moved, state.surplus, state.spread)
+        frontier = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
+        return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
     @staticmethod
-    def _last_written(state: Assigned, work: Work) -> str | None:
-        if state.spread is not None:
+    def _last_written(state: AssignedPartition, work: Work) -> str | None:
+        if state.partitioner is not None:
             return None
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
-    def _commit(self, moved: Mapping[Place, Assigned], member: object) -> None:
-        """Steps 5 and 6: the frontier is encoded last, when it is known what was sent."""
+    def _commit(self, next_states: Mapping[Place, AssignedPartition], member: object) -> None:
+        """Steps 5 and 6: the frontier is encoded last, when the number of sent records is known."""
         def offsets() -> list[TopicPartition]:
             positions = {}
-            for place, state in moved.items():
-                output = self.destination.outputs[self._output(place)] if state.spread is None else UNCOUNTED
-                state.frontier = replace(state.frontier, destination_known=output.known, sent=output.sent)
+            for place, state in next_states.items():
+                output = self.destination.outputs[self._output(place)] if state.partitioner is None else UNCOUNTED
+                state.frontier = replace(state.frontier, destination_known=output.known_offset, sent=output.sent)
                 positions[place] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)
 
         self.destination.commit(offsets, member)
 
-    def _count(self, place: Place, work: Work, written: int) -> None:
+    def _update_metrics(self, place: Place, work: Work, written: int) -> None:
         intermediate, route = (place.topic, str(place.partition)), self.routes[place.topic]
         destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
         RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
@@ -252,21 +253,21 @@ class Loop:
         for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
                                ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
             DROPPED.labels(reason, *intermediate).inc(number)
-        FRONTIER.labels(*self._label(place)).set(work.rule.frontier)
+        FRONTIER.labels(*self._frontier_labels(place)).set(work.rule.frontier)
         if work.parts:
             (first, _), (last, _) = work.parts[0], work.parts[-1]
-            first_ms, self.through_ms[place] = first[0][3], last[-1][3]
+            first_ms, self.last_timestamp_ms[place] = first[0][3], last[-1][3]
             COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
 
-    def _label(self, place: Place) -> tuple[str, str]:
-        """A frontier is a source offset: its labels are the source's."""
+    def _frontier_labels(self, place: Place) -> tuple[str, str]:
+        """A frontier is a source offset, so its labels are those of the source."""
         return self.routes[place.topic].source_topic, str(place.partition)
 
 
-def _largest(works: Mapping[Place, Work]) -> str:
-    """Which record of a refused transaction it most probably was."""
+def _describe_largest_record(works: Mapping[Place, Work]) -> str:
+    """The record of a refused transaction that was most probably refused."""
     size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
                                           for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))
     if not size:
-        return "It is one that is parked"
+        return "It is a parked record"
     return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"

@@ -1,4 +1,4 @@
-"""A message that the compiled path has taken, as Python's path wants it: what confluent-kafka's own `Message` would say of it."""
+"""A message that the compiled path has fetched, with the methods of confluent-kafka's own `Message`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deduplicator.hot_path import Library, RawMessage
 
 
 class Message:
-    """A message as confluent-kafka's: `common.records.Consumed`."""
+    """Has the interface of confluent-kafka's `Message`: `common.records.Consumed`."""
 
     __slots__ = ("_all_headers", "_at", "_error", "_key", "_timestamp", "_value")
 
@@ -21,15 +21,15 @@ class Message:
         self._key, self._value, self._timestamp, self._all_headers, self._error = key, value, timestamp, headers, error
 
     def topic(self) -> str:
-        """Where it was read."""
+        """The topic that it was read from."""
         return self._at[0]
 
     def partition(self) -> int:
-        """Where it was read."""
+        """The partition that it was read from."""
         return self._at[1]
 
     def offset(self) -> int:
-        """Where it was read."""
+        """Its offset in that partition."""
         return self._at[2]
 
     def key(self) -> bytes | None:
@@ -41,11 +41,11 @@ class Message:
         return self._value
 
     def headers(self) -> Headers | None:
-        """In order; UnicodeDecodeError for a name that is not UTF-8."""
+        """In order; UnicodeDecodeError for a name that is not valid UTF-8."""
         return [(name.decode(), value) for name, value in self._all_headers] or None
 
     def timestamp(self) -> tuple[int, int]:
-        """Kind, and ms since 1970 UTC."""
+        """The timestamp type, and ms since 1970 UTC."""
         return self._timestamp
 
     def error(self) -> KafkaError | None:
@@ -53,23 +53,23 @@ class Message:
         return self._error
 
 
-def read(library: Library, address: int) -> Message:
+def copy_message(library: Library, address: int) -> Message:
     """A copy of an `rd_kafka_message_t`."""
     raw = RawMessage.from_address(address)
     topic = library.rd_kafka.rd_kafka_topic_name(raw.rkt).decode() if raw.rkt else ""
-    kind = ctypes.c_int()
-    timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(address, ctypes.byref(kind))
+    timestamp_type = ctypes.c_int()
+    timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(address, ctypes.byref(timestamp_type))
     value = _bytes(raw.payload, raw.len)
-    error = KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None
-    return Message(topic, raw.partition, raw.offset, _bytes(raw.key, raw.key_len), value, (kind.value, timestamp_ms), _headers(library, address), error)
+    key, error = _bytes(raw.key, raw.key_len), KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None
+    return Message(topic, raw.partition, raw.offset, key, value, (timestamp_type.value, timestamp_ms), _headers(library, address), error)
 
 
 def _headers(library: Library, address: int) -> list[tuple[bytes, bytes | None]]:
     name, value, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_size_t()
-    found: list[tuple[bytes, bytes | None]] = []
-    while not library.path.reo_header(address, len(found), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)):
-        found.append((name.value or b"", _bytes(value.value, size.value)))
-    return found
+    headers: list[tuple[bytes, bytes | None]] = []
+    while not library.path.reo_header(address, len(headers), ctypes.byref(name), ctypes.byref(value), ctypes.byref(size)):
+        headers.append((name.value or b"", _bytes(value.value, size.value)))
+    return headers
 
 
 def _bytes(address: int | None, size: int) -> bytes | None:

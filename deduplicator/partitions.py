@@ -1,11 +1,11 @@
-"""The partitions of the intermediate topics that the group has given to this worker, and what it knows of each.
+"""The partitions of the intermediate topics that the group has assigned to this worker, and their state.
 
-    the group's callback ──on_assigned──▶ waiting ──begin──▶ assigned ──on_revoked──▶ gone, until `take_gone`
+    the group's callback ──on_assigned──▶ waiting ──start──▶ assigned ──on_revoked──▶ revoked, until `pop_revoked`
                                              ▲                  │
-                                             └────read_again────┘
+                                             └────reload────┘
 
-The callbacks run inside the consumer's `poll` and do nothing but note: frontiers are read, and first ones committed, by the loop when the poll is
-over (`deduplicator.loop`). A partition that waits is not fetched, or what is fetched of it is passed over.
+The callbacks run inside the consumer's `poll` and only record events. The loop loads the frontiers, and commits first ones, after the poll
+(`deduplicator.loop`). A partition that waits is not fetched, or its fetched records are ignored.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from dataclasses import dataclass
 
 from common.frontier import Frontier
 from common.routes import Place
-from deduplicator.check import Surplus
-from deduplicator.spread import Spread
+from deduplicator.destination_check import Surplus
+from deduplicator.partitioner import Partitioner
 
 
 @dataclass(slots=True)
-class Assigned:
-    """What a worker holds for one intermediate partition while it owns it."""
+class AssignedPartition:
+    """The state of one intermediate partition while the worker owns it."""
 
     next_offset: int
     frontier: Frontier
     surplus: Surplus | None = None
-    spread: Spread | None = None
-    """Where records go, unless the route is one to one."""
+    partitioner: Partitioner | None = None
+    """Chooses the destination partition of records, unless the route is one to one."""
 
 
 class Partitions:
     """Written by the consumer's callbacks and by the loop, in one thread."""
 
     def __init__(self) -> None:
-        self.assigned: dict[Place, Assigned] = {}
-        """Those whose frontier is known: records of others are passed over."""
+        self.assigned: dict[Place, AssignedPartition] = {}
+        """Those whose frontier is loaded: records of others are ignored."""
         self.waiting: set[Place] = set()
-        """Those whose frontier has to be read, or committed for the first time."""
-        self.gone: set[Place] = set()
-        """Those that were given up, or have to begin anew: what belongs to them is to be forgotten."""
+        """Those whose frontier has to be loaded, or committed for the first time."""
+        self.revoked: set[Place] = set()
+        """Those that were revoked, or are started again: their state has to be forgotten."""
 
     def on_assigned(self, places: Iterable[Place]) -> None:
-        """The group has given these to this worker."""
+        """The group has assigned these to this worker."""
         places = set(places)
         self.on_revoked(places)
         self.waiting |= places
 
     def on_revoked(self, places: Iterable[Place]) -> None:
-        """The group has taken these, or this worker has lost them."""
+        """The group has revoked these, or this worker has lost them."""
         for place in places:
             self.assigned.pop(place, None)
             self.waiting.discard(place)
-            self.gone.add(place)
+            self.revoked.add(place)
 
-    def begin(self, assigned: Mapping[Place, Assigned]) -> None:
-        """The frontiers of these are known, and committed."""
+    def start(self, assigned: Mapping[Place, AssignedPartition]) -> None:
+        """The frontiers of these are loaded, and committed."""
         self.waiting -= assigned.keys()
         self.assigned.update(assigned)
 
-    def read_again(self) -> None:
-        """After a failure the committed frontiers count, as after an assignment."""
+    def reload(self) -> None:
+        """After a failure, use the committed frontiers, as after an assignment."""
         self.on_assigned(list(self.assigned))
 
-    def take_gone(self) -> set[Place]:
-        """Those that went since this was asked last; a partition that came back is one of them too."""
-        gone, self.gone = self.gone, set()
-        return gone
+    def pop_revoked(self) -> set[Place]:
+        """Those that were revoked since the last call, also if they were assigned again."""
+        revoked, self.revoked = self.revoked, set()
+        return revoked

@@ -1,13 +1,13 @@
 """PostgreSQL as the destination: accepted records and the frontiers in one database transaction.
 
-What is written is kept until the commit, and then done at once: the frontiers are moved first (`TableKeeper.move`), which locks
-their rows, then the last rows are looked at (`TableKeeper.check_last`), then the records are copied (COPY), then both become visible
-together. In this order a worker that has lost its partitions is stopped at the first statement, and whoever takes them over waits at
-one place, which it can clear. There is nothing to be torn, and nothing that could arrive late: a commit that was sent and not
+Records are kept in memory until the commit, which does everything at once: it moves the frontiers (`TableFrontierStore.move_frontiers`), which
+locks their rows, checks the last rows (`TableFrontierStore.check_last_rows`), copies the records (COPY), and then both become visible
+together. In this order the first statement stops a worker that has lost its partitions, and the worker that takes them over waits in
+one place only, and can end that wait. No transaction can be torn, and none can arrive late: a commit that was sent and not
 answered is decided before its row can be read again.
 
-After the commit the group is told the same (`repeat`). When that fails, the frontier is read again as after any failure, is found to be ahead of the group's,
-and is committed once more.
+After the commit the same offsets are committed for the group (`commit_for_group`). If that fails, the frontier is read again as after any failure, is
+found to be ahead of the group's, and is committed for the group once more.
 """
 
 from __future__ import annotations
@@ -27,123 +27,123 @@ from common.metrics import TRANSACTIONS
 from common.postgresql import PROBE_S, Session
 from common.routes import Place, Route
 from deduplicator.destination import Output
-from deduplicator.rows import BEGIN, COLUMNS, END, packed
-from deduplicator.table_keeper import LATE, TableKeeper
+from deduplicator.rows import BEGIN, COLUMNS, END, encode_rows
+from deduplicator.table_frontier_store import LATE, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
 from deduplicator.unwrap import Record
 
-LATE_MOST = 3
+LATE_MAX = 3
 CHUNK_RECORDS = 1000
-"""What is packed at once: as with batches, so few that they stay in the processor's cache."""
+"""Records that are encoded at once: as with batches, so few that they stay in the processor's cache."""
 COPY = f"COPY {{}} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
 LINE = re.compile(r", line (\d+)")
-"""In the context of an error of COPY: the row, counted from 1."""
+"""In the context of a COPY error: the row, counted from 1."""
 
 
 class PostgresqlDestination:
-    """Records go to a table, with their source partition and offset."""
+    """Writes records to a table, with their source partition and offset."""
 
-    def __init__(self, keeper: TableKeeper, repeat: Callable[[Sequence[TopicPartition]], None]) -> None:
-        self.keeper = keeper
-        self.repeat = repeat
-        self.late = 0
-        """How many transactions of a single record were not over in time, one after the other."""
-        self.probe = postgresql.probe(keeper.settings, f"{keeper.role}-probe")
+    def __init__(self, frontier_store: TableFrontierStore, commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> None:
+        self.frontier_store = frontier_store
+        self.commit_for_group = commit_for_group
+        self.late_count = 0
+        """How many transactions of a single record in a row were not over in time."""
+        self.probe = postgresql.probe(frontier_store.settings, f"{frontier_store.role}-probe")
         self.probe.start("database", PROBE_S)
         self.outputs: dict[Place, Output] = {}
-        """`known` is the source offset of the last row; nothing is ever `sent` that is not known."""
+        """`known_offset` is the source offset of the last row; `sent` is always 0."""
         self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
-        self._known: dict[Place, int] = {}
-        """Of the partitions that are written, the last row before."""
+        self._last_offsets: dict[Place, int] = {}
+        """The source offset of the last row before the transaction, of the written partitions."""
         self._copying: tuple[Place, Sequence[int]] | None = None
 
     def begin(self) -> None:
-        """Nothing is held open while records are decided."""
-        self._written, self._known = [], {}
+        """No database transaction is open while records are decided."""
+        self._written, self._last_offsets = [], {}
         self._copying = None
 
     def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
-        """Keep them for the commit."""
+        """Keep the records for the commit."""
         self._written.append((place, records, source_offsets))
-        self._known.setdefault(place, self.outputs[place].known)
-        self.outputs[place].known = source_offsets[-1]
+        self._last_offsets.setdefault(place, self.outputs[place].known_offset)
+        self.outputs[place].known_offset = source_offsets[-1]
 
-    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is the database's)
+    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is in the database)
         """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that names the record."""
-        asked = offsets()
-        positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in asked}
+        group_offsets = offsets()
+        positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in group_offsets}
         try:
-            session = self.keeper.session
-            self.keeper.over_by(self.keeper.settings.number("deduplicator.transaction_timeout_ms") / 1000)
+            session = self.frontier_store.session
+            self.frontier_store.set_deadline(self.frontier_store.settings.number("deduplicator.transaction_timeout_ms") / 1000)
             with session.transaction():
-                self.keeper.move(session, positions)
-                self.keeper.check_last(session, self._known)
+                self.frontier_store.move_frontiers(session, positions)
+                self.frontier_store.check_last_rows(session, self._last_offsets)
                 for place, records, source_offsets in self._written:
                     self._copy(session, place, records, source_offsets)
                 points.at("two: offsets sent")
                 points.soon_after("two: committing")
         except psycopg.Error as failed:
-            raise self._failed(failed) from None
+            raise self._translate_error(failed) from None
         finally:
-            self.keeper.over_by(math.inf)
-        self.late = 0
-        points.at("two: committed")  # the group does not know it yet; the loop is here again when it does
+            self.frontier_store.set_deadline(math.inf)
+        self.late_count = 0
+        points.at("two: committed")  # the group does not know it yet; the loop reaches this fail point again when it does
         TRANSACTIONS.labels("committed").inc()
-        self.keeper.moved(positions)
-        self.repeat(asked)
+        self.frontier_store.on_committed(positions)
+        self.commit_for_group(group_offsets)
 
     def abort(self) -> None:
         """No transaction is open outside `commit`."""
         self._written = []
 
-    def settle(self) -> None:
-        """Have a session. What another one left is decided when the frontiers are taken over."""
-        self.keeper.session  # noqa: B018  (waits)
+    def resolve_in_doubt(self) -> None:
+        """Wait for a session. A predecessor's transaction is resolved when the frontiers are taken over."""
+        self.frontier_store.session  # noqa: B018  (waits)
 
-    def watch(self, topic_ids: Mapping[str, str]) -> None:
-        """Each transaction looks at the last rows itself."""
+    def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
+        """Each transaction checks the last rows itself."""
 
-    def answers(self) -> bool:
-        """Asked by a thread of its own."""
+    def is_answering(self) -> bool:
+        """A probe asks in a thread of its own."""
         return self.probe.has_answered
 
-    def take_up(self, routes: Collection[Route]) -> None:
-        """Tables are made when their partitions are taken over."""
+    def add_routes(self, routes: Collection[Route]) -> None:
+        """Tables are created when their partitions are taken over."""
 
     def close(self) -> None:
         """End the session."""
         self.probe.close()
-        self.keeper.close()
+        self.frontier_store.close()
 
     def _copy(self, session: Session, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
         self._copying = (place, source_offsets)
-        statement = sql.SQL(COPY).format(postgresql.table(self.keeper.settings, place.topic))
+        statement = sql.SQL(COPY).format(postgresql.table(self.frontier_store.settings, place.topic))
         with session.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(BEGIN)
             for begin in range(0, len(records), CHUNK_RECORDS):
-                copy.write(packed(place.partition, records[begin:begin + CHUNK_RECORDS], source_offsets[begin:begin + CHUNK_RECORDS]))
+                copy.write(encode_rows(place.partition, records[begin:begin + CHUNK_RECORDS], source_offsets[begin:begin + CHUNK_RECORDS]))
             copy.write(END)
         self._copying = None
 
-    def _failed(self, failed: psycopg.Error) -> Exception:
-        """What to raise; nothing of the transaction is there, or its outcome is in doubt."""
-        doing = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
-        error = postgresql.translate(failed, doing)
+    def _translate_error(self, failed: psycopg.Error) -> Exception:
+        """The error to raise; the transaction is rolled back, or its outcome is in doubt."""
+        operation = f"copying to the table of {self._copying[0]}" if self._copying else "committing to the database"
+        error = postgresql.translate(failed, operation)
         if LATE in str(failed) and sum(len(records) for _, records, _ in self._written) == 1:
-            self.late += 1
-            if self.late == LATE_MOST:  # between two of them the server did answer
+            self.late_count += 1
+            if self.late_count == LATE_MAX:  # the server did answer between two of them
                 ((place, _, (source_offset,)),) = self._written
-                return RecordRefused(f"the record of source partition {place.partition} at offset {source_offset}: alone in its transaction, {self.late} times "
-                                     "in a row the database did not take it within deduplicator.transaction_timeout_ms. Raise that, or leave such records out "
-                                     "with filter.function", names_the_record=True)
+                return RecordRefused(f"the record of source partition {place.partition} at offset {source_offset}: alone in its transaction, "
+                                     f"{self.late_count} times in a row the database did not accept it within "
+                                     "deduplicator.transaction_timeout_ms. Raise that, or leave such records out with filter.function", names_the_record=True)
         if isinstance(error, ClusterUnreachable):
             TRANSACTIONS.labels("unknown").inc()
-            self.keeper.close()
+            self.frontier_store.close()
             return TransactionFailed(str(error))
         TRANSACTIONS.labels("aborted").inc()
         line = LINE.search(failed.diag.context or "")
         if isinstance(error, RecordRefused) and self._copying and line:
             place, source_offsets = self._copying
-            where = f"source partition {place.partition} at offset {source_offsets[int(line[1]) - 1]}"
-            return RecordRefused(f"the record of {where}: {error}", names_the_record=True)
+            source_offset = source_offsets[int(line[1]) - 1]
+            return RecordRefused(f"the record of source partition {place.partition} at offset {source_offset}: {error}", names_the_record=True)
         return error

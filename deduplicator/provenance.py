@@ -1,9 +1,9 @@
-"""Copies that go round: a header that says through which clusters a record came, and its use against A → B → A.
+"""Prevents replication cycles (A → B → A): a header that says from which clusters a record was copied.
 
-A copy from A to B and one from B to A of the same topics would send every record round for ever. A topic that is its own copy's source is refused when
-it is prepared (`common.topics`); a way over two copies shows in the records only. With `provenance.header` every record that is written gets one header
-more, behind its own, whose value is the id of the cluster that it was copied from; a record that has the destination's id in such a header came from there,
-and is accepted without being written, as with a filter. The header stays, and one is added by each copy, so longer ways round end too.
+A copy from A to B and one from B to A of the same topics would copy every record for ever. A topic that is its own copy's source is refused when
+it is prepared (`common.topics`); a cycle over two copies is visible only in the records. With `provenance.header` every written record gets one more
+header, after its own, whose value is the id of the cluster that it was copied from. A record with the destination's id in such a header came from there,
+and is accepted without being written, as with a filter. The header stays, and each copy adds one, so longer cycles end too.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from common import topics
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
-from deduplicator.limit import CallLimit
-from deduplicator.sieve import Sieve, Sifted, Sifting
+from deduplicator.call_limit import CallLimit
+from deduplicator.record_filter import FilterResult, FunctionFilter, RecordFilter
 from deduplicator.unwrap import Record
 
 
 class Provenance:
-    """Marks what passes; `sieve` is asked about what did not come from the destination."""
+    """Adds the header to records that pass; `record_filter` filters those that did not come from the destination."""
 
-    def __init__(self, header: str, source_cluster_id: str, destination_cluster_id: str, sieve: Sifting | None = None) -> None:
-        self.mark = (header, source_cluster_id.encode())
-        self.own = (header, destination_cluster_id.encode())
-        self.sieve = sieve
+    def __init__(self, header: str, source_cluster_id: str, destination_cluster_id: str, record_filter: RecordFilter | None = None) -> None:
+        self.added_header = (header, source_cluster_id.encode())
+        self.destination_header = (header, destination_cluster_id.encode())
+        self.record_filter = record_filter
 
-    def sift(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> Sifted:
-        """What came from the destination is left out; the rest goes on to the filter, if there is one, and is marked."""
-        new = [position for position, (_, _, headers, _) in enumerate(records) if not headers or self.own not in headers]
-        sifted = Sifted([records[position] for position in new], [source_offsets[position] for position in new], [])
-        if self.sieve:
-            sifted = self.sieve.sift(source, sifted.records, sifted.source_offsets)
-        marked: list[Record] = [(key, value, [*(headers or []), self.mark], timestamp_ms) for key, value, headers, timestamp_ms in sifted.records]
-        return Sifted(marked, sifted.source_offsets, sifted.parked, len(records) - len(new))
+    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
+        """Leave out records that came from the destination; filter the others, if there is a filter, and add the header."""
+        new = [position for position, (_, _, headers, _) in enumerate(records) if not headers or self.destination_header not in headers]
+        result = FilterResult([records[position] for position in new], [source_offsets[position] for position in new], [])
+        if self.record_filter:
+            result = self.record_filter.filter_records(source, result.records, result.source_offsets)
+        marked: list[Record] = [(key, value, [*(headers or []), self.added_header], timestamp_ms) for key, value, headers, timestamp_ms in result.records]
+        return FilterResult(marked, result.source_offsets, result.parked, len(records) - len(new))
 
 
-def sifting(settings: Settings, limit: CallLimit) -> Sifting | None:
-    """What these settings put between the rule and the transaction; None when all that is accepted is written as it is."""
+def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:
+    """The filter that these settings define; None when every accepted record is written unchanged."""
     function, header = settings.text("filter.function"), settings.text("provenance.header")
-    sieve = Sieve(function, settings.text("filter.on_error") == "park", limit) if function else None
+    record_filter = FunctionFilter(function, settings.text("filter.on_error") == "park", limit) if function else None
     if not header:
-        return sieve
+        return record_filter
     timeout_s = settings.number("connect_timeout_s")
     source, destination = (topics.cluster_id(cluster, admin(cluster, settings), timeout_s) for cluster in (settings.source, settings.destination))
-    return Provenance(header, source, destination, sieve)
+    return Provenance(header, source, destination, record_filter)

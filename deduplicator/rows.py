@@ -1,11 +1,11 @@
-"""Records as rows of a table: its columns, and COPY's binary form of them, made by hand.
+"""Records as rows of a table: its columns, and their encoding in COPY's binary format, written by hand.
 
-A row is the record with its place at the source. Nothing is changed: keys, values and headers' values are bytea; names of headers are text, repeated and in
-order beside their values, with NULL for a header without a value; a record without headers has NULL for both. Timestamps are Kafka's milliseconds, since
-PostgreSQL's own type has no room for all of them.
+A row is the record with its source partition and offset. Nothing is changed: keys, values and header values are bytea; header names are text, repeated and
+in the order of their values, with NULL for a header without a value; a record without headers has NULL for both. Timestamps are Kafka's milliseconds, since
+PostgreSQL's own type cannot represent all of them.
 
-By hand, because for each record a driver would look up how each of its values is written: that takes longer than all else that stage two does with it. The
-form is in PostgreSQL's documentation (COPY, "Binary Format"; arrays: array_send).
+By hand, because a driver would look up the encoding of each value of each record: that takes longer than everything else that stage two does with a record.
+PostgreSQL's documentation describes the format (COPY, "Binary Format"; arrays: array_send).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ PRIMARY_KEY = ("partition", "source_offset")
 BEGIN, END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 NULL = b"\xff\xff\xff\xff"
 NO_HEADERS = NULL + NULL
-_place = Struct(">hiiiqiq").pack
+_row_start = Struct(">hiiiqiq").pack
 _length = Struct(">i").pack
 _array = Struct(">iiiii").pack
 TEXT, BYTEA = 25, 17
 """Object identifiers of built-in types (pg_type.dat)."""
 
 
-def packed(partition: int, records: Sequence[Record], source_offsets: Sequence[int]) -> bytes:
-    """Rows in COPY's binary form, without its beginning and end."""
+def encode_rows(partition: int, records: Sequence[Record], source_offsets: Sequence[int]) -> bytes:
+    """Rows in COPY's binary format, without its header and trailer."""
     parts: list[bytes] = []
     add = parts.append
     for (key, value, headers, timestamp_ms), source_offset in zip(records, source_offsets, strict=True):
-        add(_place(7, 4, partition, 8, source_offset, 8, timestamp_ms))
+        add(_row_start(7, 4, partition, 8, source_offset, 8, timestamp_ms))
         if key is None:
             add(NULL)
         else:
@@ -46,18 +46,18 @@ def packed(partition: int, records: Sequence[Record], source_offsets: Sequence[i
         else:
             add(_length(len(value)))
             add(value)
-        add(_headers(headers) if headers else NO_HEADERS)
+        add(_encode_headers(headers) if headers else NO_HEADERS)
     return b"".join(parts)
 
 
-def _headers(headers: Headers) -> bytes:
+def _encode_headers(headers: Headers) -> bytes:
     names = [name.encode() for name, _ in headers]
     values = [value for _, value in headers]
-    return _field(TEXT, names) + _field(BYTEA, values)
+    return _encode_array(TEXT, names) + _encode_array(BYTEA, values)
 
 
-def _field(kind: int, elements: Sequence[bytes | None]) -> bytes:
+def _encode_array(type_id: int, elements: Sequence[bytes | None]) -> bytes:
     """An array with one dimension that begins at 1."""
     content = b"".join([NULL if element is None else _length(len(element)) + element for element in elements])
-    array = _array(1, None in elements, kind, len(elements), 1) + content
+    array = _array(1, None in elements, type_id, len(elements), 1) + content
     return _length(len(array)) + array

@@ -1,8 +1,8 @@
-"""From an intermediate record to the source's record: what stage one added is taken off, nothing else is touched.
+"""From an intermediate record to the source's record: removes what stage one added, and changes nothing else.
 
-A batch is turned into columns (messages, headers, origins), by partition, because `Message.headers()` builds a new list at each
-call and is the dearest step of stage two: it is asked once. Batches are small (`deduplicator.intermediate`): what is made here for a record is
-dead before the processor's cache has forgotten it.
+A batch is split by partition and turned into columns (messages, headers, origins), because `Message.headers()` builds a new list at each
+call and is the most expensive step of stage two: it is called once. Batches are small (`deduplicator.intermediate`), so the objects of a record
+are freed while they are still in the processor's cache.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from common.records import Consumed, Headers, all_headers, checksum
 from common.routes import Place
 
 Record = tuple[bytes | None, bytes | None, Headers | None, int]
-"""A record as the source has it: key, value, headers (None when it has none), timestamp in ms. A plain tuple, because one is made for each."""
+"""A record as the source has it: key, value, headers (None without headers), timestamp in ms. A plain tuple, because every record needs one."""
 
 
 def checksum_of(record: Record) -> str:
-    """What the frontier keeps of a record as it is written."""
+    """The checksum of a written record, for the frontier."""
     key, value, headers, timestamp_ms = record
     return checksum(key, value, headers or [], timestamp_ms)
 
 
-class Said(NamedTuple):
-    """A read-up-to record, and where in a batch it is."""
+class ReadUpToMessage(NamedTuple):
+    """A read-up-to record, and its position in a batch."""
 
     position: int
     """How many records of the batch come before it."""
@@ -41,30 +41,30 @@ class Said(NamedTuple):
 class Batch:
     """Consecutive messages of one intermediate partition."""
 
-    __slots__ = ("headers", "messages", "origins", "said")
+    __slots__ = ("headers", "messages", "origins", "read_up_to_messages")
 
     def __init__(self) -> None:
         self.messages: list[Consumed] = []
         self.headers: list[Headers] = []
         self.origins: list[Origin] = []
-        self.said: list[Said] = []
-        """Read-up-to records; they are none of the messages."""
+        self.read_up_to_messages: list[ReadUpToMessage] = []
+        """Read-up-to records; `messages` does not contain them."""
 
     @property
     def next_offset(self) -> int:
         """The intermediate offset to commit when the whole batch is decided."""
         last = self.messages[-1].offset() if self.messages else -1
-        return max(last, self.said[-1].intermediate_offset if self.said else -1) + 1
+        return max(last, self.read_up_to_messages[-1].intermediate_offset if self.read_up_to_messages else -1) + 1
 
     def follows(self, next_offset: int) -> bool:
-        """Whether it begins at this intermediate offset and leaves none out."""
-        begins = [*(message.offset() for message in self.messages[:1]), *(said.intermediate_offset for said in self.said[:1])]
-        return min(begins) == next_offset and self.next_offset == next_offset + len(self.messages) + len(self.said)
+        """Whether it begins at this intermediate offset and has no gap."""
+        first_offsets = [*(message.offset() for message in self.messages[:1]), *(message.intermediate_offset for message in self.read_up_to_messages[:1])]
+        return min(first_offsets) == next_offset and self.next_offset == next_offset + len(self.messages) + len(self.read_up_to_messages)
 
     def parse(self, partition: int) -> None:
-        """Read the origins; what is none of this partition is looked at by itself: a read-up-to record, or a ForeignRecord with what is wrong and where."""
+        """Parse the origins; if one is not of this partition, parse each by itself: it is a read-up-to record, or a ForeignRecord that says what is wrong."""
         try:
-            names, values = zip(*[own[-1] for own in self.headers], strict=True)
+            names, values = zip(*[record_headers[-1] for record_headers in self.headers], strict=True)
             parsed = origins.parse_all(values)
             if set(names) == {origins.HEADER} and {origin.source_partition for origin in parsed} == {partition}:
                 self.origins = parsed
@@ -73,49 +73,49 @@ class Batch:
             pass
         messages, headers = self.messages, self.headers
         self.messages, self.headers, self.origins = [], [], []
-        for message, own in zip(messages, headers, strict=True):
+        for message, record_headers in zip(messages, headers, strict=True):
             read_up_to = read_up_to_of(message)
             if read_up_to is not None:
-                self.said.append(Said(len(self.messages), message.offset(), read_up_to))
+                self.read_up_to_messages.append(ReadUpToMessage(len(self.messages), message.offset(), read_up_to))
                 continue
             self.origins.append(origin_of(message))
             self.messages.append(message)
-            self.headers.append(own)
+            self.headers.append(record_headers)
 
     def records(self, positions: Iterable[int], zero_timestamp_ms: int | None) -> list[Record]:
-        """The source's records at these positions of the batch; `zero_timestamp_ms` is written in place of timestamp 0."""
+        """The source's records at these positions of the batch; `zero_timestamp_ms` replaces timestamp 0."""
         messages, headers, parsed = self.messages, self.headers, self.origins
-        found: list[Record] = []
+        records: list[Record] = []
         for position in positions:
-            message, own = messages[position], headers[position]
-            timestamp_ms = parsed[position].timestamp_ms or self._instead_of_zero(position, zero_timestamp_ms)
-            found.append((message.key(), message.value(), own[:-1] if len(own) > 1 else None, timestamp_ms))
-        return found
+            message, record_headers = messages[position], headers[position]
+            timestamp_ms = parsed[position].timestamp_ms or self._replace_zero(position, zero_timestamp_ms)
+            records.append((message.key(), message.value(), record_headers[:-1] if len(record_headers) > 1 else None, timestamp_ms))
+        return records
 
     def last_record(self, position: int) -> LastRecord:
-        """What the frontier keeps of the source's record at this position of the batch, when it is the last one accepted."""
+        """The frontier's description of the last accepted record, which is at this position of the batch."""
         message, origin = self.messages[position], self.origins[position]
         return LastRecord(origin.source_offset, checksum(message.key(), message.value(), self.headers[position][:-1], origin.timestamp_ms))
 
-    def _instead_of_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
-        """What stands for 1970-01-01T00:00:00.000Z, which librdkafka cannot write: it takes 0 for "now" (rd_kafka_msg_new0)."""
+    def _replace_zero(self, position: int, zero_timestamp_ms: int | None) -> int:
+        """The replacement of 1970-01-01T00:00:00.000Z, which librdkafka cannot write: for it, 0 means "now" (rd_kafka_msg_new0)."""
         if zero_timestamp_ms is None:
             origin = self.origins[position]
             raise RecordRefused(f"the source record in partition {origin.source_partition} at offset {origin.source_offset} has timestamp 0, which "
-                                "librdkafka cannot write: set destination.zero_timestamp=one to have 1 ms written in its place")
+                                "librdkafka cannot write: set destination.zero_timestamp=one to write 1 ms in its place")
         return zero_timestamp_ms
 
 
-def by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
-    """The batch, by intermediate partition, each origin parsed; ForeignRecord for a record that stage one did not write."""
+def split_by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
+    """The messages by intermediate partition, with parsed origins; ForeignRecord for a record that stage one did not write."""
     batches: dict[Place, Batch] = {}
     topic, partition, batch = "", -1, Batch()
     try:
-        found = all_headers(messages)
+        headers_of_messages = all_headers(messages)
     except RecordRefused as unreadable:
         raise foreign(str(unreadable)) from None
-    for message, headers in zip(messages, found, strict=True):
-        if message.partition() != partition or message.topic() != topic:  # the client hands out what it fetched: partition by partition
+    for message, headers in zip(messages, headers_of_messages, strict=True):
+        if message.partition() != partition or message.topic() != topic:  # the client returns fetched messages partition by partition
             topic, partition = message.topic(), message.partition()
             batch = batches.setdefault(Place(topic, partition), Batch())
         batch.messages.append(message)

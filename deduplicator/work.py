@@ -1,6 +1,6 @@
-"""What a round has decided for one partition and not yet committed: the new state, the records to write, and what was dropped.
+"""The decisions of one round for one partition that are not committed yet: the new state, the records to write, and counts of the dropped ones.
 
-It is made anew for each round and forgotten together with its partition, so a failed transaction leaves nothing of it behind.
+Each round creates new ones, and they are forgotten together with their partition, so a failed transaction leaves none behind.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from itertools import chain
 from common.errors import SourceRecreated
 from common.frontier import RuleState
 from common.routes import Place
-from deduplicator.compiled import Run
-from deduplicator.invisible import move_over
+from deduplicator.compiled import CompiledBatch
+from deduplicator.frontier_advance import advance_frontier
+from deduplicator.record_filter import FilterResult
 from deduplicator.rule import decide
-from deduplicator.sieve import Sifted
 from deduplicator.unwrap import Batch, Record
 
-Sift = Callable[[list[Record], list[int]], Sifted]
+FilterRecords = Callable[[list[Record], list[int]], FilterResult]
 
 
 @dataclass(slots=True)
 class Work:
-    """What a round has decided for one partition, and not yet committed."""
+    """The decisions of one round for one partition."""
 
     rule: RuleState
-    """The state after it."""
+    """The state after these decisions."""
     next_offset: int
     """Of the intermediate topic."""
     parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
-    """The accepted records, unwrapped, in order, with their source offsets; none of the parts is empty. What Python has decided is in
-    lists, the rest in C (`deduplicator.compiled`)."""
-    runs: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
-    """Where they go, unless the route is one to one: decided before the transaction is begun, since a user's function may do it."""
-    last: tuple[Batch | Run, int] | None = None
-    """The batch that the last accepted record is in, and its position there."""
+    """The accepted records, unwrapped, in order, with their source offsets; no part is empty. Records that Python has decided are in
+    lists, the others are in C (`deduplicator.compiled`)."""
+    partitioned_records: list[tuple[Place, Sequence[Record]]] = field(default_factory=list)
+    """The same by destination partition, unless the route is one to one: partitioned before the transaction begins, since a user's function may do it."""
+    last: tuple[Batch | CompiledBatch, int] | None = None
+    """The batch of the last accepted record, and the record's position in it."""
     left_out: bool = False
-    """Whether the frontier has moved since over what `filter.sql` left out."""
+    """Whether the frontier has since moved over records that `filter.sql` left out."""
     parked: list[Record] = field(default_factory=list)
-    """Accepted ones that go to the parked topic instead."""
+    """Accepted records that go to the parked topic instead."""
     consumed: int = 0
     duplicates: int = 0
     stale: int = 0
@@ -50,51 +50,52 @@ class Work:
 
     @property
     def records(self) -> list[Record]:
-        """All that were accepted."""
+        """All accepted records."""
         return list(chain.from_iterable(records for records, _ in self.parts))
 
     @property
     def source_offsets(self) -> list[int]:
-        """Theirs."""
+        """Of all accepted records."""
         return list(chain.from_iterable(source_offsets for _, source_offsets in self.parts))
 
-    def scan(self, run: Run, source_identity: str) -> bool:
-        """Decide a run in C; False, and nothing is decided, when there is something in it that only Python knows what to do with."""
-        decided = run.scan(self.rule, source_identity)
-        if decided is None:
+    def scan(self, batch: CompiledBatch, source_identity: str) -> bool:
+        """Decide a batch in C; False, and nothing is decided, when it contains something that only Python can decide."""
+        decision = batch.scan(self.rule, source_identity)
+        if decision is None:
             return False
-        self.rule = decided.state
-        if decided.records:
-            self.parts.append((decided.records, decided.records.source_offsets))
-            self.last, self.left_out = (run, decided.records.last_position), False
-        self.next_offset = run.next_offset
-        self.consumed += len(run)
-        self.duplicates += decided.duplicates
-        self.stale += decided.stale
-        self.holes += decided.holes
+        self.rule = decision.state
+        if decision.records:
+            self.parts.append((decision.records, decision.records.source_offsets))
+            self.last, self.left_out = (batch, decision.records.last_position), False
+        self.next_offset = batch.next_offset
+        self.consumed += len(batch)
+        self.duplicates += decision.duplicates
+        self.stale += decision.stale
+        self.holes += decision.holes
         return True
 
-    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None = None) -> list[Record]:
-        """Decide a batch, and return the records that are to be written; SourceRecreated before anything of another topic's records is taken.
+    def add(self, batch: Batch, source_identity: str, zero_timestamp_ms: int | None, filter_records: FilterRecords | None = None) -> list[Record]:
+        """Decide a batch, and return the records to write; SourceRecreated before any record of another topic is accepted.
 
-        What the filter leaves out is accepted, and not written.
+        Records that the filter leaves out are accepted, and not written.
         """
-        begin, written = 0, list[Record]()
-        for position, _, said in batch.said:
-            written += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, sift)
-            moved = move_over(self.rule, said)
-            if moved != self.rule and said.source_identity != source_identity:
-                raise _recreated(said.source_identity, source_identity)
-            self.left_out = self.left_out or (moved != self.rule and said.left_out)
-            self.rule, begin = moved, position
-        written += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, sift)
+        begin, to_write = 0, list[Record]()
+        for position, _, read_up_to in batch.read_up_to_messages:
+            to_write += self._decide(batch, (begin, position), source_identity, zero_timestamp_ms, filter_records)
+            next_rule = advance_frontier(self.rule, read_up_to)
+            if next_rule != self.rule and read_up_to.source_identity != source_identity:
+                raise _recreated(read_up_to.source_identity, source_identity)
+            self.left_out = self.left_out or (next_rule != self.rule and read_up_to.left_out)
+            self.rule, begin = next_rule, position
+        to_write += self._decide(batch, (begin, len(batch.origins)), source_identity, zero_timestamp_ms, filter_records)
         self.next_offset = batch.next_offset
-        self.consumed += len(batch.messages) + len(batch.said)
-        self.read_up_to += len(batch.said)
-        return written
+        self.consumed += len(batch.messages) + len(batch.read_up_to_messages)
+        self.read_up_to += len(batch.read_up_to_messages)
+        return to_write
 
-    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None, sift: Sift | None) -> list[Record]:
-        """The records of a batch between two positions."""
+    def _decide(self, batch: Batch, between: tuple[int, int], source_identity: str, zero_timestamp_ms: int | None,
+                filter_records: FilterRecords | None) -> list[Record]:
+        """Decide the records of a batch between two positions."""
         begin, end = between
         decision = decide(self.rule, batch.origins[begin:end])
         positions = [begin + position for position in decision.accepted] if begin else decision.accepted
@@ -103,12 +104,12 @@ class Work:
             if origin.source_identity != source_identity:
                 raise _recreated(origin.source_identity, source_identity)
         records, source_offsets = batch.records(positions, zero_timestamp_ms), [origin.source_offset for origin in accepted]
-        if sift is not None:
-            records, source_offsets, parked, cycles = sift(records, source_offsets)
+        if filter_records is not None:
+            records, source_offsets, parked, cycles = filter_records(records, source_offsets)
             self.parked += parked
             self.cycles += cycles
             self.filtered += len(accepted) - len(records) - len(parked) - cycles
-        self._keep(records, source_offsets)
+        self._append_part(records, source_offsets)
         if accepted:
             self.last, self.left_out = (batch, positions[-1]), False
         self.rule = decision.state
@@ -118,8 +119,8 @@ class Work:
         return records
 
 
-    def _keep(self, records: list[Record], source_offsets: list[int]) -> None:
-        """Behind what Python has decided before: a destination is written to as seldom as can be."""
+    def _append_part(self, records: list[Record], source_offsets: list[int]) -> None:
+        """Append to the last part if Python has decided it too: the fewer parts, the fewer writes."""
         if not records:
             return
         last, offsets = self.parts[-1] if self.parts else (None, None)
@@ -130,7 +131,7 @@ class Work:
             self.parts.append((records, source_offsets))
 
 
-def _recreated(found: str, copied: str) -> SourceRecreated:
+def _recreated(found_identity: str, copied_identity: str) -> SourceRecreated:
     return SourceRecreated(
-        f"stage one copies a source topic with identity {found}, this copy is of {copied}: it was deleted and recreated, or source.bootstrap_servers "
-        "leads to another cluster. To copy the new one, give it another destination.topic")
+        f"stage one copies a source topic with identity {found_identity}, this copy is of {copied_identity}: the topic was deleted and recreated, or "
+        "source.bootstrap_servers leads to another cluster. To copy the new topic, set another destination.topic")

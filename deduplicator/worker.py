@@ -1,4 +1,4 @@
-"""One process of stage two: makes the clients, goes round the loop until told to stop, ends with the right exit code."""
+"""One process of stage two: creates the clients, runs the loop until it is told to stop, ends with the right exit code."""
 
 from __future__ import annotations
 
@@ -14,130 +14,130 @@ from common.probe import Probe
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
-from deduplicator import compiled, destinations
+from deduplicator import compiled, destination_factory
+from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination
-from deduplicator.follow import Follower
-from deduplicator.hot import without_collection
+from deduplicator.frontier_store import ConsumerGroup
+from deduplicator.gc_control import pause_gc
 from deduplicator.intermediate import Intermediate, Purge
-from deduplicator.joined import Joined
-from deduplicator.keeper import InGroup
-from deduplicator.limit import CallLimit
+from deduplicator.join_timeout import JoinTimeout
 from deduplicator.loop import Loop
 from deduplicator.partitions import Partitions
-from deduplicator.provenance import sifting
-from deduplicator.start import Starter
+from deduplicator.provenance import build_record_filter
+from deduplicator.start import PartitionStarter
+from deduplicator.topic_discovery import TopicDiscovery
 
 log = logging.getLogger(__name__)
 HOUSEKEEPING_S, UNTIL_READY_S = 1.0, 0.2
-LOOK_AFTER_S = 5.0
-ANSWER_S = 5.0
-"""A cluster that needs longer is away."""
+CHECK_INTERVAL_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
+"""A cluster that needs longer is unreachable."""
 
 
-class SharedOut:
-    """Sees to it that every partition is somebody's, once after the start.
+class UnassignedPartitions:
+    """Checks once after the start that no partition is unassigned; if one is, joins the group again.
 
-    A static member that comes back is given what it had, without a new assignment (KIP-345). When it leads the group, and partitions or topics were
-    added while it was away, nobody would notice: librdkafka asks for an assignment when a number of partitions changes, and it has seen one number only.
-    When the leader joins again, the broker has the partitions shared out anew; when another member does, it is given what it had.
+    A static member that comes back gets its old assignment, without a rebalance (KIP-345). If it is the group's leader, and partitions or topics were
+    added while it was away, nobody would notice: librdkafka asks for a rebalance when a number of partitions changes, and it has seen only one number.
+    When the leader joins again, the broker starts a rebalance; when another member joins again, it gets its old assignment.
     """
 
-    def __init__(self, starter: Starter, intermediate: Intermediate) -> None:
+    def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
-        self.due = machine.monotonic() + LOOK_AFTER_S
+        self.due = machine.monotonic() + CHECK_INTERVAL_S
         self.done = intermediate.incremental
-        """With group.protocol=consumer the broker itself shares out."""
+        """With group.protocol=consumer the broker itself assigns the partitions."""
 
-    def see(self) -> None:
-        """Look, when it is time."""
+    def check(self) -> None:
+        """Check, if it is time."""
         if self.done or machine.monotonic() < self.due or not self.intermediate.is_member:
             return
-        nobodys = self.starter.nobodys()
-        self.done, self.due = nobodys == [], machine.monotonic() + LOOK_AFTER_S
-        if nobodys:
-            log.info("partitions %s are nobody's: joining the group again", nobodys)
-            self.intermediate.join()
+        unassigned = self.starter.find_unassigned()
+        self.done, self.due = unassigned == [], machine.monotonic() + CHECK_INTERVAL_S
+        if unassigned:
+            log.info("partitions %s are unassigned: joining the group again", unassigned)
+            self.intermediate.join_group()
 
 
 @dataclass(slots=True)
 class Worker:
-    """What one process is made of, and what is done beside the rounds; `build` makes it."""
+    """The parts of one process, and its work between the rounds; `build` builds it."""
 
     settings: Settings
     routes: dict[str, Route]
     """By intermediate topic; sources that appear later are added."""
     pulse: Pulse
     destination: Destination
-    starter: Starter
+    starter: PartitionStarter
     partitions: Partitions
     intermediate: Intermediate
     loop: Loop
-    follower: Follower
-    shared_out: SharedOut
-    joined: Joined
+    topic_discovery: TopicDiscovery
+    unassigned: UnassignedPartitions
+    join_timeout: JoinTimeout
     purge: Purge
     ends: Probe[dict[Place, int]]
-    """Where the intermediate topics end."""
-    asked: set[Place] = field(default_factory=set)
-    """The partitions whose ends were asked for last."""
+    """The end offsets of the intermediate topics."""
+    requested_partitions: set[Place] = field(default_factory=set)
+    """The partitions whose end offsets were requested last."""
 
-    def housekeeping(self) -> None:
-        """What is done once a second, between two rounds."""
-        self._take_up(self.follower.new(self.routes.values()))
-        if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these questions wait for their answers
-            self.shared_out.see()
-            self.joined.see()
+    def run_housekeeping(self) -> None:
+        """Once a second, between two rounds."""
+        self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
+        if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these two checks block until the cluster answers
+            self.unassigned.check()
+            self.join_timeout.check()
         next_offsets = {place: state.next_offset for place, state in self.partitions.assigned.items()}
-        known = self.ends.answer
-        if next_offsets.keys() != self.asked:
-            self.asked = set(next_offsets)
+        end_offsets = self.ends.answer
+        if next_offsets.keys() != self.requested_partitions:
+            self.requested_partitions = set(next_offsets)
             self.ends.wake()
-        if all(known.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
-            self.loop.failed = False  # somebody has done it
-        reason = self._waits_for(known)
+        if all(end_offsets.get(place, math.inf) <= next_offset for place, next_offset in next_offsets.items()):
+            self.loop.has_failed = False  # these partitions have no record left to copy
+        reason = self._find_wait_reason(end_offsets)
         if reason:
             self.pulse.wait(reason)
         else:
-            self._report(next_offsets, known)
+            self._report_lag(next_offsets, end_offsets)
             self.pulse.ready()
-        self.purge.up_to(next_offsets)
-        self.destination.watch({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
+        self.purge.delete_committed(next_offsets)
+        self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
                                 for place, state in self.partitions.assigned.items()})
 
-    def _waits_for(self, known: Mapping[Place, int]) -> Reason | None:
-        """What keeps this worker from its work."""
-        if not self.ends.has_answered or not known.keys() >= self.partitions.assigned.keys():
+    def _find_wait_reason(self, end_offsets: Mapping[Place, int]) -> Reason | None:
+        """What this worker waits for; None when it can work."""
+        if not self.ends.has_answered or not end_offsets.keys() >= self.partitions.assigned.keys():
             return "destination"
-        if not self.destination.answers():
+        if not self.destination.is_answering():
             return "database"
         if not self.intermediate.is_member:
             return "group"
-        return "retry" if self.loop.failed or self.partitions.waiting else None
+        return "retry" if self.loop.has_failed or self.partitions.waiting else None
 
-    def _report(self, next_offsets: Mapping[Place, int], known: Mapping[Place, int]) -> None:
-        """The lag; the client can know of a later end than the last answer."""
+    def _report_lag(self, next_offsets: Mapping[Place, int], end_offsets: Mapping[Place, int]) -> None:
+        """The consumer can know a later end offset than the last answer has."""
         for place, next_offset in next_offsets.items():
-            seen = self.intermediate.waiting(place, next_offset)
-            ends = [max(0, known[place] - next_offset)] if place in known else []
-            waiting = max([*ends, *([seen] if seen is not None else [])], default=None)
-            if waiting is not None:
-                self.pulse.lag.report(place, waiting, self.loop.through_ms.get(place))
+            cached_lag = self.intermediate.get_cached_lag(place, next_offset)
+            lags = [max(0, end_offsets[place] - next_offset)] if place in end_offsets else []
+            lag = max([*lags, *([cached_lag] if cached_lag is not None else [])], default=None)
+            if lag is not None:
+                self.pulse.lag.report(place, lag, self.loop.last_timestamp_ms.get(place))
 
-    def _take_up(self, new: Collection[Route]) -> None:
-        """Sources that have appeared."""
-        if not new:
+    def _add_routes(self, new_routes: Collection[Route]) -> None:
+        """Copy source topics that have appeared."""
+        if not new_routes:
             return
-        self.destination.take_up(new)
-        log.info("new: %s", ", ".join(map(str, new)))
-        for route in new:
+        self.destination.add_routes(new_routes)
+        log.info("new: %s", ", ".join(map(str, new_routes)))
+        for route in new_routes:
             self.routes[route.intermediate_topic] = route
-            self.starter.appeared.add(route.intermediate_topic)
-        self.intermediate.follow(self.routes)
+            self.starter.new_topics.add(route.intermediate_topic)
+        self.intermediate.subscribe(self.routes)
 
     def close(self) -> None:
-        """Leave no open transaction, and the group."""
-        self.follower.close()
+        """Leave the group, with no open transaction."""
+        self.topic_discovery.close()
         self.ends.close()
         self.pulse.wait("start")
         self.destination.close()
@@ -145,47 +145,48 @@ class Worker:
 
 
 def build(settings: Settings, number: int) -> Worker:
-    """A worker, everything after what it depends on; it asks to be a member of the group last."""
+    """A worker, each part after those that it depends on; joining the group comes last."""
     routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)
-    queue = compiled.queue(settings, routes.values(), consumer)
+    queue = compiled.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
     intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
-    in_group = InGroup(settings, pulse)
-    destination, keeper = destinations.made(settings, number, routes, in_group, intermediate.commit)
-    destination.settle()  # before the frontier is read: what a predecessor left open is ended now
+    consumer_group = ConsumerGroup(settings, pulse)
+    destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
+    destination.resolve_in_doubt()  # before the frontier is read: it ends the transactions that a predecessor left open
     points.at("two: initialised")
-    starter = Starter(settings, routes, in_group, keeper)
-    loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, sifting(settings, CallLimit(pulse.beat)))
+    starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
+    loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
-        intermediate.follow(routes)
-    asker = reader(settings.destination, settings)  # each thread has clients of its own
-    ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
+        intermediate.subscribe(routes)
+    reader_of_ends = reader(settings.destination, settings)  # each thread has clients of its own
+    ends = Probe[dict[Place, int]](lambda: positions.ends_by(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
+                                   HOUSEKEEPING_S + ANSWER_TIMEOUT_S)
     ends.start("ends", HOUSEKEEPING_S)
-    return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, Follower(settings, routes.values()),
-                  SharedOut(starter, intermediate), Joined(in_group.group, intermediate), Purge(in_group.admin), ends)
+    return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, TopicDiscovery(settings, routes.values()),
+                  UnassignedPartitions(starter, intermediate), JoinTimeout(consumer_group.group, intermediate), Purge(consumer_group.admin), ends)
 
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    """Work until `stopping()`; a Stop or Restart error when it cannot go on. Leaves no open transaction."""
+    """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open transaction."""
     points.at("two: started")
     with permissions.named(settings, "run deduplicator"):
-        _work(settings, number, stopping)
+        _run_worker(settings, number, stopping)
 
 
-def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
+def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     permissions.check(settings, "run deduplicator")
     worker = build(settings, number)
     due = 0.0
     try:
-        with without_collection() as collect:
+        with pause_gc() as collect:
             while not stopping():
-                worker.loop.round()
+                worker.loop.run_round()
                 if machine.monotonic() >= due:
                     collect()
-                    worker.housekeeping()
+                    worker.run_housekeeping()
                     due = machine.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
     finally:
         points.at("two: stopping")

@@ -24,7 +24,7 @@ from common.routes import Place
 from common.settings import FILE_VARIABLE, Settings
 from common.settings_table import BY_NAME
 from deduplicator.loop import Loop
-from deduplicator.partitions import Assigned, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide
 from deduplicator.work import Work
 from fuzz.messages import PARTITIONS, Message, messages
@@ -55,13 +55,13 @@ def origin_header(data: bytes) -> None:
 
 
 def records(data: bytes) -> None:
-    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `by_partition` as
+    """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `split_by_partition` as
     from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
     """
     batch = list(messages(data))
-    states = {Place("orders-proxy", partition): Assigned(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
+    states = {Place("orders-proxy", partition): AssignedPartition(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
     partitions = Partitions()
-    partitions.begin(states)
+    partitions.start(states)
     loop = Loop(settings.load(GIVEN), {}, partitions, *[cast(Any, None)] * 4)
     loop.zero_timestamp_ms = 1
     good = all(_is_ours(message) for message in batch)
@@ -82,7 +82,7 @@ def records(data: bytes) -> None:
     assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
     for place, work in loop.work.items():
         _assert_whole(work, [message for message in batch if message.of_partition == place.partition])
-        after = loop._moved(place, work).frontier
+        after = loop._build_next_state(place, work).frontier
         assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
 
 
@@ -205,7 +205,7 @@ def _assert_found_at_leisure(batch: list[Message]) -> None:
             positions.origin_of(message)
         except ForeignRecord:
             refused += 1
-    assert refused, "by_partition and origin_of do not agree"
+    assert refused, "split_by_partition and origin_of do not agree"
 
 
 def _assert_unreadable(text: str) -> None:

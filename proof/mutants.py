@@ -71,7 +71,7 @@ def catch(mutant: Mutant) -> Result:
     return result
 
 
-RULE, FRONTIER, TRANSACTION, CHECK, RUN = "deduplicator.rule", "common.frontier", "deduplicator.transaction", "deduplicator.check", "replicator.run"
+RULE, FRONTIER, TRANSACTION, CHECK, RUN = "deduplicator.rule", "common.frontier", "deduplicator.transaction", "deduplicator.destination_check", "replicator.run"
 EPOCHS = "common.epochs"
 ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset

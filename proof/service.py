@@ -4,7 +4,7 @@ Each method hands a question of the model to the very code that runs in producti
 the model can keep in a state. Answers are remembered, because an exploration asks the same few questions millions of times;
 that is allowed since all of them are pure. Modules can be replaced by mutated copies (`proof.mutants`).
 
-Where production code talks to a client (`deduplicator.transaction`, `deduplicator.check`), the client here does as it is told and
+Where production code talks to a client (`deduplicator.transaction`, `deduplicator.destination_check`), the client here does as it is told and
 writes down how it was called, so that the model's broker can act on it: what the client was *really* asked to do is what
 happens there.
 """
@@ -25,7 +25,7 @@ from common.frontier import RuleState
 from common.origin import Origin as Read
 from common.pulse import Pulse
 from common.routes import Place
-from deduplicator import check, rule, transaction
+from deduplicator import destination_check, rule, transaction
 from deduplicator.unwrap import Record
 from replicator import run
 
@@ -35,7 +35,7 @@ COPY = Place("copy", 0)
 PRODUCTION: Mapping[str, ModuleType] = {
     "common.epochs": epochs, "common.frontier": frontiers, "deduplicator.rule": rule,
 
-    "deduplicator.transaction": transaction, "deduplicator.check": check, "replicator.run": run}
+    "deduplicator.transaction": transaction, "deduplicator.destination_check": destination_check, "replicator.run": run}
 ERRORS = {
     "abortable": lambda: KafkaError(KafkaError.REQUEST_TIMED_OUT, "abort it", False, False, True),
     "in doubt": lambda: KafkaError(KafkaError._TIMED_OUT, "no answer", False, True, False),
@@ -185,29 +185,30 @@ class Service:
         """The check of one partition at its assignment."""
         frontier = self.decode(metadata)
         try:
-            outputs, surplus = self.modules["deduplicator.check"].held_against_data(Reader(visible), {COPY: frontier}, {COPY: 0}, {COPY: end}, set())
+            check_destination = self.modules["deduplicator.destination_check"].check_destination
+            outputs, surplus = check_destination(Reader(visible), {COPY: frontier}, {COPY: 0}, {COPY: end}, set())
         except Stop as stop:
             return Started(-1, 0, (), f"{type(stop).__name__}: {stop}")
         beyond = tuple(offset for offset, _ in surplus[COPY].records) if surplus else ()
         if beyond:
             self.reached.add("check: surplus")
-        return Started(outputs[COPY].known, outputs[COPY].sent, beyond, "")
+        return Started(outputs[COPY].known_offset, outputs[COPY].sent, beyond, "")
 
     def cover(self, known: int, surplus: tuple[int, ...], accepted: tuple[int, ...]) -> tuple[int, int, tuple[int, ...], str]:
         """How many of the accepted records are there already, the last known one, what stays, and the error raised instead."""
-        there = self.modules["deduplicator.check"].Surplus(COPY, known)
+        there = self.modules["deduplicator.destination_check"].Surplus(COPY, known)
         there.records.extend((offset, record(offset)) for offset in surplus)
         try:
-            covered = there.covers([record(offset) for offset in accepted])
+            covered = there.skip_matching([record(offset) for offset in accepted])
         except Stop as stop:
             return 0, known, surplus, type(stop).__name__
-        return covered, there.known, tuple(offset for offset, _ in there.records), ""
+        return covered, there.known_offset, tuple(offset for offset, _ in there.records), ""
 
     def begin(self, turn: int, states: tuple[str, str]) -> tuple[int, tuple[str, str], bool, str]:
-        """`InTurn.begin`: whose turn it is, the producers' states, whether one was initialised, and the error raised instead."""
+        """`ProducerPair.begin`: whose turn it is, the producers' states, whether one was initialised, and the error raised instead."""
         calls: list[str] = []
         producers = [self._made(state, calls) for state in states]
-        turns = self.modules["deduplicator.transaction"].InTurn(*producers)
+        turns = self.modules["deduplicator.transaction"].ProducerPair(*producers)
         turns.turn = turn
         try:
             turns.begin()
@@ -225,7 +226,7 @@ class Service:
         one = self._made(state, calls, "abort_transaction" if failure == "abort in doubt" else "")
         if failure:
             error = ERRORS["in doubt" if failure == "in doubt" else "abortable"]()
-            one.failed(KafkaException(error), doing)
+            one.handle_failure(KafkaException(error), doing)
         elif doing == "offsets":
             one.send_offsets([], None)
         elif doing == "commit":

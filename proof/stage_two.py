@@ -79,7 +79,7 @@ class StageTwo:
         return number * 2 + worker.turn
 
     def _restart(self, world: World, number: int) -> Iterator[Step]:
-        """`InTurn.initialise`: both producers, before anything is read."""
+        """`ProducerPair.initialise`: both producers, before anything is read."""
         after: World | None = world
         for letter in (0, 1):
             after = broker.initialised(after, number * 2 + letter) if after else None

@@ -21,7 +21,7 @@ class Starts:
         self.nothing = (None,) * len(shape.source)
 
     def start(self, world: World, number: int, worker: Worker) -> Iterator[Step]:
-        """`Starter.start`: read the frontier, hold it against the destination; first frontiers are made and committed."""
+        """`PartitionStarter.start`: read the frontier, hold it against the destination; first frontiers are made and committed."""
         if self.shell.waits_for_pending and any(world.pending):
             return
         undecided = any(transaction != COMMITTED for partition in worker.wanted for _, transaction in world.destination[partition])
@@ -69,7 +69,7 @@ class Starts:
         return Held(position, self.service.decode(metadata).rule, started.known, started.sent, started.surplus)
 
     def raised_again(self, world: World, worker: Worker) -> Work:
-        """`Starter.raise_again`."""
+        """`PartitionStarter.raise_epochs_again`."""
         others = tuple(self.service.decode(committed[1]).rule.epoch
                        for committed, work in zip(world.committed, worker.work, strict=True) if committed and not work)
         epoch = self.service.raised(world.clock, others)

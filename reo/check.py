@@ -122,7 +122,7 @@ class Check:
 
 def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:
     """Which of its two implementations runs; the compiled one is faster."""
-    reason = compiled.why_not(settings, state.sources)
+    reason = compiled.find_disabled_reason(settings, state.sources)
     return ok("stage two", "the compiled path is used" if reason is None else f"Python does all the work: {reason}")
 
 

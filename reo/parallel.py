@@ -25,7 +25,7 @@ from common.positions import FROM_BEGINNING
 from common.records import Consumed
 from common.routes import Place
 from common.settings import Settings
-from deduplicator.hot import without_collection
+from deduplicator.gc_control import pause_gc
 from reo import compacted, comparison
 from reo.comparison import Comparison
 from reo.retention import PartitionReader, find_common_start
@@ -175,7 +175,7 @@ def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
 
     try:
         comparer = PairComparer(reo_settings.load(environment))
-        with without_collection() as collect:
+        with pause_gc() as collect:
             for pair in iter(tasks.get, None):
                 answers.put((comparer.compare(pair, progress), True))
     except ReoError as error:

@@ -29,7 +29,7 @@ from common.kafka_clients import admin, reader
 from common.records import message_checksum
 from common.routes import Route
 from common.settings import Settings
-from deduplicator.start import anchored, first_source_offset
+from deduplicator.start import find_first_source_offset, raise_epoch
 from reo import alignment, recovery_report
 from reo.alignment import AlignmentInput
 from reo.comparable import select_comparable
@@ -93,7 +93,7 @@ class Recovery:
         epoch = epochs.raised(int(machine.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
         for row in rows.values():
             assert row.new_frontier is not None
-            row.new_frontier = anchored(row.new_frontier, epoch)
+            row.new_frontier = raise_epoch(row.new_frontier, epoch)
         commits = {place: Commit(ends[place], row.new_frontier.encode()) for place, row in rows.items() if row.new_frontier}
         self.group.commit(commits)
         if self.group.commits(commits) != commits:
@@ -136,7 +136,7 @@ class Recovery:
             raise FrontierLost(f"{self.destination.name}-{row.partition} is empty, and source.start=latest does not tell where the copy began: "
                                "a record that was written since would be lost. Run `reo recover` with source.start set to a timestamp before the copy began, "
                                "or to earliest")
-        return first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
+        return find_first_source_offset(self.settings, self.source_admin, self.route.source(row.partition), added) - 1
 
     def _frontier_of_copied(self, row: RecoveredPartition, last_copied: alignment.LastCopied) -> int:
         """The last copied record's offset, or a later one up to which the group's frontier says that no record follows."""

@@ -31,7 +31,7 @@ from common.records import Consumed
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
-from deduplicator.start import first_source_offset
+from deduplicator.start import find_first_source_offset
 from replicator.clients import Clients
 
 
@@ -131,7 +131,7 @@ class Inspector:
         copied, written = {}, {}  # the next offset of stage two and of stage one, by source partition
         for source, place in pairs:
             copied[source] = (commits[place][1].rule.frontier + 1 if place in commits
-                              else first_source_offset(self.settings, source_admin, source, added=False))
+                              else find_first_source_offset(self.settings, source_admin, source, added=False))
             origin = origins.get(place)
             is_current = origin is not None and (place not in commits or origin.epoch >= commits[place][1].rule.epoch)
             written[source] = max(copied[source], origin.source_offset + 1 if origin and is_current else 0)

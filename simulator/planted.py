@@ -77,8 +77,8 @@ def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any], fil
     return 1 if survived else 0
 
 
-RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.check", "deduplicator.loop"
-INTERMEDIATE, DESTINATION, KEEPER, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.keeper", "deduplicator.start"
+RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.destination_check", "deduplicator.loop"
+INTERMEDIATE, DESTINATION, FRONTIER_STORE, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.frontier_store", "deduplicator.start"
 RUN, WATCH, PLAN, FRONTIER, EPOCHS = "replicator.run", "replicator.watch", "replicator.plan", "common.frontier", "common.epochs"
 ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
@@ -127,15 +127,15 @@ WRONGS = (
     Wrong("an aborted transaction counts as open", TRANSACTION, '("open", "aborted"): "ready"', '("open", "aborted"): "open"'),
     Wrong("no abort after an abortable error", TRANSACTION, "error.txn_requires_abort() and self.abort()", "error.txn_requires_abort()"),
     Wrong("a late EndTxn may end the next transaction", TRANSACTION, '("prepared", "in doubt"): "new"', '("prepared", "in doubt"): "ready"'),
-    Wrong("a producer that lost something is used again", TRANSACTION, "        if self.lost(self.client) != self.lost_before:", "        if False:"),
+    Wrong("a producer that lost something is used again", TRANSACTION, "        if self.count_lost(self.client) != self.lost_at_begin:", "        if False:"),
     Wrong("offsets are committed in another transaction than the records", DESTINATION, "        producer.send_offsets(offsets(), member)\n",
           "        producer.send_offsets([], member)\n        producer.commit()\n        producer.begin()\n        producer.send_offsets(offsets(), member)\n"),
-    Wrong("no rewind after an abort", LOOP, "            self.partitions.read_again()\n", ""),
+    Wrong("no rewind after an abort", LOOP, "            self.partitions.reload()\n", ""),
     Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
     Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
-    Wrong("the frontier of undecided output is believed", KEEPER, "                if decided:\n", "                if True:\n"),
-    Wrong("a first frontier is not committed before it is used", LOOP, "        while start.made:\n", "        while False:\n"),
-    Wrong("an anchor does not raise the epoch", START, "            state.frontier = anchored(state.frontier, epoch)\n            state.next_offset",
+    Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n", "                if True:\n"),
+    Wrong("a first frontier is not committed before it is used", LOOP, "        while start.to_commit:\n", "        while False:\n"),
+    Wrong("an anchor does not raise the epoch", START, "            state.frontier = raise_epoch(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
     # recovery
     Wrong("a recovered frontier is one too high", "reo.recover", "        return found.source_offset\n", "        return found.source_offset + 1\n"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from deduplicator.intermediate import METADATA_MAGIC, parse_member
+from deduplicator.intermediate import METADATA_MAGIC, parse_group_metadata
 from tests.kafka_scripts import LONG_S, World
 
 
@@ -58,7 +58,7 @@ class Followed:
 
     def member(self) -> tuple[int, str]:
         """Generation and member id."""
-        return parse_member(self.consumer.consumer_group_metadata())
+        return parse_group_metadata(self.consumer.consumer_group_metadata())
 
 
 def settle(world: World, members: list[Followed], condition: Callable[[], bool], what: str) -> None:
@@ -90,7 +90,7 @@ def share(world: World, incremental: bool, **options: Any) -> None:
     """Two members share two partitions; one leaves, and the other has both."""
     filled(world)
     first = Followed(world, incremental, **options)
-    world.note("no member yet", parse_member(first.consumer.consumer_group_metadata())[0] <= 0)
+    world.note("no member yet", parse_group_metadata(first.consumer.consumer_group_metadata())[0] <= 0)
     settle(world, [first], lambda: len(first.assigned) == 2 and len(first.values) == 2, "one has both")
     world.note("first", first.events)
     world.note("member", [first.member()[0] > 0, len(first.member()[1]) > 0, described(world)])

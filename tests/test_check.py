@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import ForeignWriter
 from common.routes import Place
-from deduplicator.check import Surplus
+from deduplicator.destination_check import Surplus
 from deduplicator.unwrap import Record
 
 
@@ -31,30 +31,30 @@ def surplus(*numbers: int) -> Surplus:
 def test_a_torn_transaction_is_recognised() -> None:
     """The next accepted records are exactly what is there: covered, not written again, the known offset moves to the last."""
     there = surplus(1, 2)
-    assert there.covers([record(1), record(2)]) == 2
-    assert (there.known, len(there.records)) == (12, 0)
+    assert there.skip_matching([record(1), record(2)]) == 2
+    assert (there.known_offset, len(there.records)) == (12, 0)
 
 
 def test_what_follows_a_torn_transaction_is_written() -> None:
     """Three are accepted, two are there: one is left to write."""
     there = surplus(1, 2)
-    assert there.covers([record(1), record(2), record(3)]) == 2
+    assert there.skip_matching([record(1), record(2), record(3)]) == 2
 
 
 def test_a_torn_transaction_is_recognised_over_several_batches() -> None:
     """One round accepts less than is there: the rest stays surplus for the next round."""
     there = surplus(1, 2, 3)
-    assert there.covers([record(1)]) == 1
-    assert (there.known, len(there.records)) == (10, 2)
-    assert there.covers([record(2), record(3), record(4)]) == 2
-    assert there.known == 14
+    assert there.skip_matching([record(1)]) == 1
+    assert (there.known_offset, len(there.records)) == (10, 2)
+    assert there.skip_matching([record(2), record(3), record(4)]) == 2
+    assert there.known_offset == 14
 
 
 def test_nothing_accepted_covers_nothing() -> None:
     """A round of duplicates leaves the surplus as it is."""
     there = surplus(1)
-    assert there.covers([]) == 0
-    assert (there.known, len(there.records)) == (9, 1)
+    assert there.skip_matching([]) == 0
+    assert (there.known_offset, len(there.records)) == (9, 1)
 
 
 @pytest.mark.parametrize("other", [
@@ -63,16 +63,16 @@ def test_nothing_accepted_covers_nothing() -> None:
 def test_any_difference_is_a_foreign_writer(other: Record) -> None:
     """Key, value, headers and timestamp all count; null is not empty. The message says where."""
     with pytest.raises(ForeignWriter, match=r"orders-0 at offset 10 .*Stop the other writer"):
-        surplus(1).covers([other])
+        surplus(1).skip_matching([other])
 
 
 def test_a_foreign_record_behind_a_torn_transaction_is_found() -> None:
     """The first is ours, the second is not: nothing may be written behind it."""
     with pytest.raises(ForeignWriter, match="offset 12"):
-        surplus(1, 99).covers([record(1), record(2)])
+        surplus(1, 99).skip_matching([record(1), record(2)])
 
 
 def test_records_in_another_order_are_a_foreign_writer() -> None:
     """A torn transaction has the records in the order in which they are accepted."""
     with pytest.raises(ForeignWriter):
-        surplus(2, 1).covers([record(1), record(2)])
+        surplus(2, 1).skip_matching([record(1), record(2)])

@@ -16,7 +16,7 @@ from common.origin import OFFSET_MAX, Origin, encode
 from common.routes import SAME, Route
 from common.settings import load
 from deduplicator import compiled, hot_path
-from deduplicator.compiled import Run, Taken
+from deduplicator.compiled import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
 from tests.attempts import IDENTITY, StageOne
 from tests.test_rule import ANY_STATE, written
@@ -25,7 +25,7 @@ from tests.test_settings import GOOD
 ROUTE = Route("orders", "orders", "orders-proxy")
 
 
-class Made(Taken):
+class Made(FetchedMessages):
     """A batch that no client has taken: origins at consecutive offsets of one partition."""
 
     def __init__(self, values: Sequence[bytes], partition: int = 0) -> None:
@@ -43,7 +43,7 @@ class Made(Taken):
 
 def assert_as_python(state: RuleState, values: Sequence[bytes]) -> bool:
     """The scan decides as `rule.decide` does, or leaves all of it to Python, and only for a reason; returns whether it decided."""
-    decided = Run(Made(values), 0, len(values)).scan(state, IDENTITY)
+    decided = CompiledBatch(Made(values), 0, len(values)).scan(state, IDENTITY)
     try:
         parsed: list[Origin] | None = [origins.parse(value) for value in values]
     except ValueError:
@@ -114,27 +114,27 @@ def test_the_last_offsets_are_decided_alike(end: int) -> None:
 def test_a_gap_is_seen() -> None:
     """A run follows only what it begins behind, and only when it leaves none out."""
     taken = Made([encode(Origin(0, number, 1, 0, 1, 1, number, IDENTITY)) for number in range(5)])
-    assert Run(taken, 0, 5).follows(0)
-    assert not Run(taken, 1, 5).follows(0)
+    assert CompiledBatch(taken, 0, 5).follows(0)
+    assert not CompiledBatch(taken, 1, 5).follows(0)
     taken.raw.offsets[4] = 7
-    assert not Run(taken, 0, 5).follows(0)
+    assert not CompiledBatch(taken, 0, 5).follows(0)
 
 
 @pytest.mark.parametrize(("more", "route", "said"), [
     ({"REO_DEDUPLICATOR_COMPILED": "no"}, ROUTE, "deduplicator.compiled is no"),
-    ({"REO_FILTER_FUNCTION": "tests.sieves:every"}, ROUTE, "in Python"),
+    ({"REO_FILTER_FUNCTION": "tests.filter_functions:every"}, ROUTE, "in Python"),
     ({"REO_PROVENANCE_HEADER": "from"}, ROUTE, "in Python"),
     ({}, Route("orders", "orders", "orders-proxy", "key"), "not one to one"),
     ({}, Route("orders", "all", "all-orders-proxy", SAME, shared=True), "not one to one"),
 ])
 def test_where_python_is_needed_it_is_not_used(more: dict[str, str], route: Route, said: str) -> None:
     """And the reason is said."""
-    assert said in (compiled.why_not(load(GOOD | more), [route]) or "")
+    assert said in (compiled.find_disabled_reason(load(GOOD | more), [route]) or "")
 
 
 def test_elsewhere_it_is_used() -> None:
     """It was built: what the other tests here show is shown of the library that the service loads."""
-    assert compiled.why_not(load(GOOD), [ROUTE]) is None
+    assert compiled.find_disabled_reason(load(GOOD), [ROUTE]) is None
 
 
 def test_an_unknown_version_of_confluent_kafka_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +142,6 @@ def test_an_unknown_version_of_confluent_kafka_is_not_touched(monkeypatch: pytes
     monkeypatch.setattr(hot_path, "VERSION", "9.9.9")
     hot_path.library.cache_clear()
     try:
-        assert "9.9.9" in (compiled.why_not(load(GOOD), [ROUTE]) or "")
+        assert "9.9.9" in (compiled.find_disabled_reason(load(GOOD), [ROUTE]) or "")
     finally:
         hot_path.library.cache_clear()

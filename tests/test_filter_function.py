@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from tests.conftest import Start
+from tests.filter_functions import number, passing
 from tests.judge import Record, verdict
 from tests.kafka import ROOT, Clusters, spread, until
 from tests.recovering import numbered
 from tests.service import Service, kill
-from tests.sieves import number, passing
 from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
 from tests.test_bad_input import stopped
 
@@ -20,7 +20,7 @@ RECORDS = 12_000
 PARTITIONS = 2
 SMALL = {"deduplicator_transaction_records": "200"}
 STUMBLES = 7
-"""Of the numbers modulo 50, the one that `tests.sieves:stumbles` fails on."""
+"""Of the numbers modulo 50, the one that `tests.filter_functions:stumbles` fails on."""
 
 
 def fed(clusters: Clusters, topic: str, records: int) -> list[tuple[int, Record]]:
@@ -57,7 +57,7 @@ def differences(clusters: Clusters, topic: str, unlike: int = -1) -> list[str]:
 
 def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topic: str, start: Start) -> None:
     """One in three is left out, one in fifty fails and is parked: killed twice, both topics have each of theirs once, and nothing comes back."""
-    service = begun(clusters, topic, start, filter_function="tests.sieves:stumbles", filter_on_error="park", **SMALL)
+    service = begun(clusters, topic, start, filter_function="tests.filter_functions:stumbles", filter_on_error="park", **SMALL)
     written = fed(clusters, topic, RECORDS)
     for more in (1000, 3000):
         until(lambda more=more: clusters.destination.written(topic) > more, "records flow")  # type: ignore[misc]
@@ -76,7 +76,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
     assert 0 < service.metric("reo_records_dropped_total", reason="filtered") <= RECORDS / 3
     assert 0 < service.metric("reo_records_dropped_total", reason="parked") <= len(wanted)
     service.stop()
-    again = start(topic, "deduplicator", filter_function="tests.sieves:no_thirds")
+    again = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
     frontiers_are_made(again, PARTITIONS)
     new = (0, RECORDS // PARTITIONS, Record(b"k", b"%010d" % (RECORDS + 1), (), 1))
     feed(clusters, topic, topic, wrapped(clusters, topic, [*numbered(written), new], now_epoch()))  # a run that begins at the beginning
@@ -90,11 +90,11 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
 @pytest.mark.parametrize(("function", "part"), [("stumbles", "ValueError: no way to tell: 7."), ("forgets", "it returned None")])
 def test_a_filter_that_fails_is_a_stop(clusters: Clusters, topic: str, start: Start, function: str, part: str) -> None:
     """The record is named, nothing of its transaction is written, and a mended filter goes on without loss."""
-    service = begun(clusters, topic, start, filter_function=f"tests.sieves:{function}")
+    service = begun(clusters, topic, start, filter_function=f"tests.filter_functions:{function}")
     fed(clusters, topic, 300)
     where = f"at offset {STUMBLES // PARTITIONS} of {topic}-{STUMBLES % PARTITIONS}" if function == "stumbles" else f"at offset 0 of {topic}-"
     stopped(service, 35, "FilterFailed", where, part, "filter.on_error=park")
-    mended = start(topic, "deduplicator", filter_function="tests.sieves:no_thirds")
+    mended = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
     is_behind(clusters, mended, 300, topic)
     assert differences(clusters, topic) == []
     mended.stop()
@@ -102,11 +102,11 @@ def test_a_filter_that_fails_is_a_stop(clusters: Clusters, topic: str, start: St
 
 def test_a_torn_transaction_is_mended_behind_a_filter(clusters: Clusters, topic: str, start: Start) -> None:
     """What passes and is at the destination already, without its frontier, is recognised: what the filter leaves out is on neither side."""
-    begun(clusters, topic, start, filter_function="tests.sieves:no_thirds").stop()
+    begun(clusters, topic, start, filter_function="tests.filter_functions:no_thirds").stop()
     written = spread(range(300), PARTITIONS)
     clusters.destination.write(topic, [(partition, record) for partition, record in written if number(record.value) % 3][:40])
     fed(clusters, topic, 300)
-    service = start(topic, "deduplicator", filter_function="tests.sieves:no_thirds")
+    service = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
     is_behind(clusters, service, 300, topic)
     assert service.metric("reo_torn_records_total") == 40
     assert differences(clusters, topic) == []
@@ -115,7 +115,7 @@ def test_a_torn_transaction_is_mended_behind_a_filter(clusters: Clusters, topic:
 
 def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
     """The frontier moves over everything, the destination stays empty, and the two commands say that they cannot compare."""
-    service = begun(clusters, topic, start, filter_function="tests.sieves:none")
+    service = begun(clusters, topic, start, filter_function="tests.filter_functions:none")
     fed(clusters, topic, 300)
     is_behind(clusters, service, 300)
     until(lambda: service.metric("reo_records_dropped_total", reason="filtered") == 300, "all are counted")
@@ -132,7 +132,8 @@ def test_a_parked_topic_that_is_a_destination_is_refused(clusters: Clusters, top
     """Parked records among copied ones would make the copy another one: a stop before anything is made."""
     for name in (topic, f"{topic}-parked"):
         clusters.source.create(name, 1)
-    service = start(topic, "deduplicator", filter_function="tests.sieves:none", filter_on_error="park", application=topic, topics=f"{topic},{topic}-parked",
+    service = start(topic, "deduplicator", filter_function="tests.filter_functions:none", filter_on_error="park", application=topic,
+                    topics=f"{topic},{topic}-parked",
                     source_topic="")
     stopped(service, 2, "SettingsInvalid", f"{topic}-parked", "rename one")
     assert clusters.destination.partitions(topic) == 0

@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition
 from common.origin import Origin, parse
 from common.settings import load
 from tests.conftest import Start
+from tests.filter_functions import number, passing
 from tests.judge import Record, verdict
 from tests.kafka import COPY_S, ROOT, Clusters, plain, spread, until
 from tests.service import kill
-from tests.sieves import number, passing
 from tests.stage_one import frontiers_are_made
 from tests.test_bad_input import stopped
 from tests.test_history import planner

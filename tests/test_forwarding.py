@@ -12,8 +12,8 @@ from common.frontier import RuleState
 from common.origin import HEADER, Origin, encode
 from common.records import all_headers, content
 from common.routes import Place
-from deduplicator.compiled import Queue, Taken
-from deduplicator.unwrap import by_partition
+from deduplicator.compiled import FetchedMessages, Queue
+from deduplicator.unwrap import split_by_partition
 from tests.attempts import IDENTITY
 from tests.conftest import Start
 from tests.judge import Record
@@ -40,17 +40,17 @@ class Reader:
 
     def assign(self, *places: tuple[Place, int]) -> None:
         """From these offsets on."""
-        self.queue.forward(place for place, _ in places)
+        self.queue.forward_partitions(place for place, _ in places)
         self.consumer.assign([TopicPartition(*place, offset) for place, offset in places])
 
-    def take(self, count: int) -> list[Taken]:
+    def take(self, count: int) -> list[FetchedMessages]:
         """Batches with so many messages."""
-        found: list[Taken] = []
+        found: list[FetchedMessages] = []
 
         def more() -> bool:
             assert self.consumer.poll(0) is None, "a message came out of the consumer"
-            self.queue.renew()
-            found.append(self.queue.take(100, 0.1))
+            self.queue.renew_forwarding()
+            found.append(self.queue.consume(100, 0.1))
             return sum(map(len, found)) >= count
         until(more, f"{count} messages are taken")
         return found
@@ -85,7 +85,7 @@ def test_messages_are_what_the_client_hands_out(clusters: Clusters, topic: str, 
     """For Python, a message of the queue is the client's own, in everything that is asked of one."""
     filled(clusters, topic, 1, [(0, record) for record in ODD])
     reader.assign((Place(topic, 0), 0))
-    ours = [message for taken in reader.take(len(ODD)) for _, run in taken.runs() for message in run.messages()]
+    ours = [message for taken in reader.take(len(ODD)) for _, run in taken.split_by_partition() for message in run.messages()]
     plain_reader = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": "plain", "auto.offset.reset": "error"})
     plain_reader.assign([TopicPartition(topic, 0, 0)])
     theirs = plain_reader.consume(len(ODD), 30)
@@ -105,12 +105,12 @@ def test_records_are_forwarded_as_python_would_write_them(clusters: Clusters, to
     producer = Producer({"bootstrap.servers": clusters.destination.address, "linger.ms": 5})
     states = {0: RuleState(-1, 1, None), 1: RuleState(-1, 1, None)}
     for taken in reader.take(500):
-        for place, run in taken.runs():
+        for place, run in taken.split_by_partition():
             decided = run.scan(states[place.partition], IDENTITY)
             assert decided is not None
             states[place.partition] = decided.state
             assert decided.records.forward(producer, Place(f"{topic}-copy", place.partition), 0, len(decided.records)) == len(decided.records)
-            assert list(decided.records) == by_partition(run.messages())[place].records(range(len(run)), None)
+            assert list(decided.records) == split_by_partition(run.messages())[place].records(range(len(run)), None)
     assert producer.flush(30) == 0
     copied = clusters.destination.read(f"{topic}-copy")
     for partition in range(2):
@@ -126,7 +126,7 @@ def test_a_full_producer_says_how_far_it_got(clusters: Clusters, topic: str, rea
     silent = Producer({"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 20, "message.timeout.ms": 1000, "log_level": 0})
     small = Producer({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": 1000, "log_level": 0})
     taken = next(found for found in reader.take(50) if len(found))
-    (_, run), = taken.runs()
+    (_, run), = taken.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
     assert decided.records.forward(silent, Place("t", 0), 0, len(run)) == min(20, len(run))
@@ -136,10 +136,10 @@ def test_a_full_producer_says_how_far_it_got(clusters: Clusters, topic: str, rea
     filled(clusters, f"{topic}-large", 1, [(0, Record(b"k", b"v" * 2000, ()))])
     reader.assign((Place(f"{topic}-large", 0), 0))
     large = next(found for found in reader.take(1) if len(found))
-    (_, run), = large.runs()
+    (_, run), = large.split_by_partition()
     decided = run.scan(RuleState(-1, 1, None), IDENTITY)
     assert decided is not None
-    with pytest.raises(Exception, match="was not taken") as refused:
+    with pytest.raises(Exception, match="was not accepted") as refused:
         decided.records.forward(small, Place("t", 0), 0, 1)
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
@@ -152,7 +152,7 @@ def test_after_a_seek_or_a_new_assignment_nothing_old_comes(clusters: Clusters, 
     def offsets(count: int) -> dict[Place, list[int]]:
         found: dict[Place, list[int]] = {}
         for taken in reader.take(count):
-            for place, run in taken.runs():
+            for place, run in taken.split_by_partition():
                 found.setdefault(place, []).extend(range(run.next_offset - len(run), run.next_offset))
         return found
     reader.assign((here, 0), (there, 0))
@@ -180,8 +180,8 @@ def test_an_error_of_a_partition_comes_through_the_queue(clusters: Clusters, top
 
     def said() -> bool:
         assert reader.consumer.poll(0) is None
-        reader.queue.renew()
-        error = reader.queue.take(10, 0.1).error
+        reader.queue.renew_forwarding()
+        error = reader.queue.consume(10, 0.1).error
         found.extend([error] if error else [])
         return bool(found)
     until(said, "the error is there")

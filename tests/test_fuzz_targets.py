@@ -168,10 +168,10 @@ def test_a_batch_with_such_a_number_is_refused_as_a_whole() -> None:
     second = encoded(0, 12, sequence=5)
     batch = framed(0, 0, encoded()) + framed(0, 0, second[:46] + b"\xff" * 8)
     TARGETS["records"](batch)
-    from deduplicator.unwrap import by_partition
+    from deduplicator.unwrap import split_by_partition
 
     with pytest.raises(ForeignRecord, match="at offset 1: "):
-        by_partition(list(messages(batch)))
+        split_by_partition(list(messages(batch)))
 
 
 @pytest.mark.parametrize("version", [True, 1.0])

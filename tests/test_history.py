@@ -83,7 +83,7 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
         source.write(topic, spread(range(BEFORE, BEFORE + LOST), 1))
         records = [(0, number, plain(number)) for number in range(BEFORE + LOST)]
         more = {"plain": {"destination_topic": f"{topic}-plain"},
-                "filtered": {"destination_topic": f"{topic}-filtered", "filter_function": "tests.sieves:none"},
+                "filtered": {"destination_topic": f"{topic}-filtered", "filter_function": "tests.filter_functions:none"},
                 "mapped": {"source_topic": "", "topics": f"{topic}={topic}-mapped:key", "application": f"{topic}-mapped"}}
         settings = {}
         for name, own in more.items():

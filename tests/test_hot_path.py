@@ -24,9 +24,9 @@ from common.settings import load
 from deduplicator.destination import KafkaDestination, Output
 from deduplicator.intermediate import BATCH_RECORDS
 from deduplicator.loop import Loop
-from deduplicator.partitions import Assigned, Partitions
+from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide
-from deduplicator.unwrap import by_partition
+from deduplicator.unwrap import split_by_partition
 
 INSTRUCTIONS_MAX = 225
 """Of a new record, all in all: 208 with Python 3.11, 214 with headers of its own."""
@@ -84,12 +84,12 @@ class Recorded:
     def __init__(self, messages: list[Consumed]) -> None:
         self.messages = messages
 
-    def batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
+    def consume_batches(self, records_max: int, *_: float) -> Iterator[list[Consumed]]:
         """As Intermediate.batches."""
         for begin in range(0, records_max, BATCH_RECORDS):
             yield self.messages[begin:begin + BATCH_RECORDS]
 
-    def member(self) -> None:
+    def get_group_metadata(self) -> None:
         """As Intermediate.member."""
 
 
@@ -101,7 +101,7 @@ class Taker:
         self.current = self
 
     def begin(self) -> Taker:
-        """As InTurn.begin."""
+        """As ProducerPair.begin."""
         return self
 
     def send_offsets(self, offsets: object, member: object) -> None:
@@ -113,7 +113,7 @@ class Taker:
     def commit(self) -> None:
         """As TransactionalProducer.commit."""
 
-    def go_on(self, doing: str) -> None:
+    def check_deadline(self, doing: str) -> None:
         """As TransactionalProducer.go_on."""
 
     def poll(self, seconds: float) -> None:
@@ -127,13 +127,13 @@ def round_of(frontier: int, own: Headers | None = None) -> Callable[[int], Calla
     def prepared(records: int) -> Callable[[], None]:
         destination = KafkaDestination(cast(Any, Taker()), cast(Any, None))
         partitions = Partitions()
-        partitions.begin({HERE: Assigned(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
+        partitions.start({HERE: AssignedPartition(0, Frontier(RuleState(frontier, 1, None), IDENTITY, 1, "id", -1, 0))})
         loop = Loop(settings, {"t-proxy": Route("t", "t", "t-proxy")}, partitions, cast(Any, Recorded(batch(records, own))), cast(Any, None), destination,
                     Pulse("deduplicator"))
         destination.outputs = {THERE: Output(-1, 0)}
 
         def run() -> None:
-            loop.round()
+            loop.run_round()
             assert partitions.assigned[HERE].next_offset == records
             assert destination.outputs[THERE].sent == (0 if frontier > 0 else records)
         return run
@@ -155,7 +155,7 @@ def test_the_pure_core_is_cheap() -> None:
     """Parsing and the rule alone."""
     def work(records: int) -> Callable[[], object]:
         messages = batch(records)
-        return lambda: decide(RuleState(-1, 1, None), by_partition(messages)[HERE].origins)
+        return lambda: decide(RuleState(-1, 1, None), split_by_partition(messages)[HERE].origins)
     assert per_record(work) <= PURE_INSTRUCTIONS_MAX
 
 

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from common.kafka_clients import Lost
 from common.pulse import Pulse
-from deduplicator.transaction import InTurn, TransactionalProducer, TransactionFailed
+from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
 from faults.proxied import proxied
 from faults.proxy import Proxy
 from faults.rule import Rule
@@ -143,17 +143,17 @@ def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> Non
     assert story.closed() == [0, 1, 2, 3, 4, 5, 4, 5, 6, 7]
 
 
-def in_turn(story: Story) -> InTurn:
+def producer_pair(story: Story) -> ProducerPair:
     """Our two producers, initialised; b is the first to have its turn."""
     def producer(letter: str) -> TransactionalProducer:
         lost = Lost(f"late-{letter}")
         return TransactionalProducer(partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.by)
-    pair = InTurn(producer("a"), producer("b"))
+    pair = ProducerPair(producer("a"), producer("b"))
     pair.initialise()
     return pair
 
 
-def round_of(story: Story, pair: InTurn, client: Producer, first: int, following: int) -> None:
+def round_of(story: Story, pair: ProducerPair, client: Producer, first: int, following: int) -> None:
     """The rest of a transaction that is open."""
     assert story.write(client, first, following) == []
     pair.current.send_offsets(*story.offsets(following))
@@ -165,7 +165,7 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
 
     The late EndTxn arrives in the middle of the new producer's own transaction, is refused for its epoch, and each number is there once.
     """
-    pair = in_turn(story)
+    pair = producer_pair(story)
     rule = story.hold("b")
     client = pair.begin()
     assert story.write(client, 0, NUMBERS) == []
@@ -198,7 +198,7 @@ def test_a_commit_that_the_client_repeats_by_itself_is_in_doubt_too(story: Story
 
     The commit is certain, so it is not undone; but the producer must not be used again: its next transaction is another epoch's.
     """
-    pair = in_turn(story)
+    pair = producer_pair(story)
     rule = story.hold("b")
     cutter = story.cut_when(rule)
     round_of(story, pair, pair.begin(), 0, NUMBERS)

@@ -13,10 +13,10 @@ from common.errors import FilterFailed
 from common.mapping import SourceRecord
 from common.pulse import Pulse
 from common.routes import Place
+from deduplicator.call_limit import CallLimit
 from deduplicator.intermediate import FEW_RECORDS, Intermediate
-from deduplicator.limit import CallLimit
 from deduplicator.partitions import Partitions
-from deduplicator.sieve import Sieve
+from deduplicator.record_filter import FunctionFilter
 from deduplicator.transaction import STEP_S, TransactionalProducer, TransactionFailed
 
 HERE = Place("orders", 0)
@@ -108,10 +108,10 @@ def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
         producer.send_offsets([], None)
     assert client.now < TIMEOUT_S
     producer, _ = opened(client)
-    producer.go_on("writing")
+    producer.check_deadline("writing")
     client.now += 0.95 * TIMEOUT_S
     with pytest.raises(TransactionFailed, match="not over"):
-        producer.go_on("writing")
+        producer.check_deadline("writing")
     assert (client.aborted, producer.state) == (1, "ready")
 
 
@@ -138,7 +138,7 @@ def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.Monk
     seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
     for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
         records = 0
-        for batch in seam.batches(20_000, 5.0, FEW_RECORDS):
+        for batch in seam.consume_batches(20_000, 5.0, FEW_RECORDS):
             records += len(batch)
             clock.now += cost_s * len(batch)
         assert records in taken_up
@@ -151,18 +151,18 @@ def slow(record: SourceRecord) -> bool:
     return True
 
 
-@pytest.mark.parametrize("parks", [False, True])
-def test_a_function_that_hangs_is_named(parks: bool) -> None:
+@pytest.mark.parametrize("park_failures", [False, True])
+def test_a_function_that_hangs_is_named(park_failures: bool) -> None:
     """By the record; each record before it was a sign of life. A parked record is put aside, and the next is looked at."""
     alive: list[int] = []
-    sieve = Sieve("tests.test_livelock:slow", parks, CallLimit(lambda: alive.append(1), 0.2))
+    record_filter = FunctionFilter("tests.test_livelock:slow", park_failures, CallLimit(lambda: alive.append(1), 0.2))
     records: list[Any] = [(None, b"%d" % number, None, 0) for number in range(4)]
     began = time.monotonic()
-    if parks:
-        sifted = sieve.sift(HERE, records, range(10, 14))
-        assert (sifted.source_offsets, len(sifted.parked), len(alive)) == ([10, 11, 13], 1, 4)
+    if park_failures:
+        result = record_filter.filter_records(HERE, records, range(10, 14))
+        assert (result.source_offsets, len(result.parked), len(alive)) == ([10, 11, 13], 1, 4)
     else:
         with pytest.raises(FilterFailed, match=r"offset 12 of orders-0: TimeoutError: it has not returned within 0\.2 s"):
-            sieve.sift(HERE, records, range(10, 14))
+            record_filter.filter_records(HERE, records, range(10, 14))
         assert len(alive) == 3
     assert time.monotonic() - began < 30

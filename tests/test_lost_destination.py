@@ -18,8 +18,8 @@ from common.records import checksum
 from common.routes import Place
 from common.settings import load
 from deduplicator import destination_watch
-from deduplicator.check import held_against_data
-from deduplicator.destination import Output, check_delivered
+from deduplicator.destination import Output, check_delivered_offset
+from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
 from tests.kafka import Clusters, plain, spread
@@ -70,15 +70,15 @@ def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(before: list[tuple[in
         if records:
             output.sent += records
             log += records
-            check_delivered(PLACE, output, log - 1)
+            check_delivered_offset(PLACE, output, log - 1)
             if reported:
                 output = Output(log - 1, 0)
             log += 1
-    check_delivered(PLACE, Output(output.known, output.sent + after), log + after - 1)
-    if output.known >= 0 and not output.sent:
-        end = max(0, output.known + 1 - lost)
+    check_delivered_offset(PLACE, Output(output.known_offset, output.sent + after), log + after - 1)
+    if output.known_offset >= 0 and not output.sent:
+        end = max(0, output.known_offset + 1 - lost)
         with pytest.raises(DestinationTruncated, match="lost records"):
-            check_delivered(PLACE, Output(output.known, after), end + after - 1)
+            check_delivered_offset(PLACE, Output(output.known_offset, after), end + after - 1)
 
 
 class Asked:
@@ -117,16 +117,16 @@ def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) 
     now = 0.0
     client = Asked(topic_id, end)
     watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
-    watch.see({"copy": str(SAME)}, {PLACE: 7})
+    watch.poll({"copy": str(SAME)}, {PLACE: 7})
     assert client.calls == 0
-    now = destination_watch.EVERY_S
-    watch.see({"copy": str(SAME)}, {PLACE: 7})
+    now = destination_watch.REQUEST_INTERVAL_S
+    watch.poll({"copy": str(SAME)}, {PLACE: 7})
     assert client.calls == 1
     if lost:
         with pytest.raises(DestinationTruncated, match=lost):
-            watch.see({"copy": str(SAME)}, {PLACE: 7})
+            watch.poll({"copy": str(SAME)}, {PLACE: 7})
     else:
-        watch.see({"copy": str(SAME)}, {PLACE: 7})
+        watch.poll({"copy": str(SAME)}, {PLACE: 7})
     assert client.calls == 1
 
 
@@ -147,15 +147,15 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
 
     def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:
         frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written)
-        outputs, surplus = held_against_data(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
+        outputs, surplus = check_destination(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
         assert not surplus
-        return outputs[place].known
+        return outputs[place].known_offset
     assert [held(2, 0, written[2]), held(1, 1, written[2]), held(-1, 3, written[2]), held(2, 0, None)] == [2] * 4
     for known, sent, last_written in ((2, 0, written[1]), (1, 1, written[1]), (-1, 3, "other")):
-        with pytest.raises(DestinationTruncated, match="which is another one now, at offset 2"):
+        with pytest.raises(DestinationTruncated, match="at offset 2, is a different record now"):
             held(known, sent, last_written)
     for marker_or_aborted in (3, 4):
-        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, which is none now"):
+        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, where no record is now"):
             held(marker_or_aborted, 0, written[2])
     assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
     assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"

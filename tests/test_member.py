@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from common.errors import StageFailed
-from deduplicator.intermediate import Intermediate, parse_member
+from deduplicator.intermediate import Intermediate, parse_group_metadata
 from deduplicator.partitions import Partitions
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "group", "log_level": 0}
@@ -24,7 +24,7 @@ def test_a_consumer_that_is_no_member_has_no_generation(more: dict[str, str]) ->
     """Real bytes from a real consumer, classic, static and KIP-848: generation -1 before it has joined."""
     consumer = Consumer(NOWHERE | more)
     try:
-        assert parse_member(consumer.consumer_group_metadata())[0] == -1
+        assert parse_group_metadata(consumer.consumer_group_metadata())[0] == -1
     finally:
         consumer.close()
 
@@ -36,7 +36,7 @@ def test_the_loop_refuses_to_commit_without_a_membership() -> None:
         seam = Intermediate(consumer, incremental=False, partitions=Partitions())
         assert not seam.is_member
         with pytest.raises(StageFailed, match="generation -1"):
-            seam.member()
+            seam.get_group_metadata()
     finally:
         consumer.close()
 
@@ -45,14 +45,14 @@ def test_the_loop_refuses_to_commit_without_a_membership() -> None:
 @pytest.mark.parametrize(("member", "rest"), [(b"rdkafka-1b2c", b"\0"), (b"rdkafka-1b2c", b"\1instance\0"), (b"", b"\0"), ("Mitglied-ü".encode(), b"\0")])
 def test_generation_and_member_are_read_from_any_form(generation: int, member: bytes, rest: bytes) -> None:
     """Generations whose bytes are NULs or letters do not shift what follows; an instance id behind does not matter."""
-    assert parse_member(metadata(generation, member, rest)) == (generation, member.decode())
+    assert parse_group_metadata(metadata(generation, member, rest)) == (generation, member.decode())
 
 
 @pytest.mark.parametrize("unknown", [b"", b"CGMDv1:group\0", b"CGMDv3:" + bytes(20), b"x" * 40])
 def test_an_unknown_form_is_a_typed_error(unknown: bytes) -> None:
     """Another version of the client: said so, nothing guessed."""
     with pytest.raises(StageFailed, match="not supported"):
-        parse_member(unknown)
+        parse_group_metadata(unknown)
 
 
 class Named:
@@ -74,7 +74,7 @@ def test_only_a_full_membership_is_sent(generation: int, member: bytes, fenced: 
     """Both halves are needed: a generation and an id."""
     seam = Intermediate(Named(metadata(generation, member)), incremental=False, partitions=Partitions())  # type: ignore[arg-type]
     if fenced:
-        assert seam.member() == metadata(generation, member)
+        assert seam.get_group_metadata() == metadata(generation, member)
     else:
         with pytest.raises(StageFailed, match="not a member"):
-            seam.member()
+            seam.get_group_metadata()

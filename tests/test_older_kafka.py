@@ -101,4 +101,4 @@ def test_the_new_group_protocol_is_refused(older_destination: Clusters, topic: s
     older_destination.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
     assert service.ends(60) == 2, service.tail()
-    assert "deduplicator.group_protocol=consumer: the destination cluster has not taken this worker" in service.log
+    assert "deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker" in service.log

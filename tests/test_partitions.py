@@ -16,8 +16,8 @@ from common.settings import load
 from deduplicator.destination import Output
 from deduplicator.intermediate import Intermediate
 from deduplicator.loop import Loop
-from deduplicator.partitions import Assigned, Partitions
-from deduplicator.start import Start
+from deduplicator.partitions import AssignedPartition, Partitions
+from deduplicator.start import StartedPartitions
 from deduplicator.transaction import TransactionFailed
 from tests.kafka import Clusters, plain, until
 from tests.service import settings
@@ -57,7 +57,7 @@ class Client:
 
 
 class Stand:
-    """A loop with that client; keeper and destination are this object, which writes down what is asked of it."""
+    """A loop with that client; frontier store and destination are this object, which writes down what is asked of it."""
 
     def __init__(self, incremental: bool) -> None:
         self.client = Client()
@@ -66,7 +66,7 @@ class Stand:
         self.asked: list[object] = []
         self.fails = 0
         intermediate = Intermediate(cast(Any, self.client), incremental, self.partitions)
-        intermediate.follow(["t-proxy"])
+        intermediate.subscribe(["t-proxy"])
         loaded = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
         routes = {"t-proxy": Route("t", "t", "t-proxy")}
         self.loop = Loop(loaded, routes, self.partitions, intermediate, cast(Any, self), cast(Any, self), Pulse("deduplicator"))
@@ -79,16 +79,16 @@ class Stand:
             assert self.asked == before, "a callback asked for something"
         self.client.events.append(event)
 
-    def start(self, places: Collection[Place]) -> Start:
+    def start_partitions(self, places: Collection[Place]) -> StartedPartitions:
         """Every frontier is a first one."""
         self.asked.append(sorted(places))
-        return Start({place: Assigned(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
+        return StartedPartitions({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
                      sorted(places), sorted(places))
 
-    def raise_again(self, start: Start) -> list[Place]:
+    def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
         """None."""
         self.asked.append("raised")
-        start.raised = []
+        start.epoch_raised = []
         return []
 
     def begin(self) -> None:
@@ -102,9 +102,9 @@ class Stand:
             self.fails -= 1
             raise TransactionFailed("no")
 
-    def settle(self) -> None:
+    def resolve_in_doubt(self) -> None:
         """After a failure."""
-        self.asked.append("settle")
+        self.asked.append("resolve_in_doubt")
 
 
 @BOTH_PROTOCOLS
@@ -112,13 +112,13 @@ def test_the_callback_only_notes(incremental: bool) -> None:
     """It is answered without a partition; after the poll the first frontier is committed, and then the partition is read from its offset."""
     stand = Stand(incremental)
     stand.happens("on_assign", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assign = "incremental_assign" if incremental else "assign"
     assert stand.asked == [[FIRST], "begin after 1", [0], "raised"]
     assert stand.client.calls == [(assign, []), (assign, [(0, 7)])]
     assert stand.partitions.assigned.keys() == {FIRST}
     stand.happens("on_revoke", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.client.calls[2:] == [("incremental_unassign", [(0, -1001)]) if incremental else ("unassign", [])]
     assert not stand.partitions.assigned
     assert not stand.outputs
@@ -131,15 +131,15 @@ def test_a_first_frontier_is_not_tried_again_for_what_is_gone(incremental: bool)
     stand.fails = 1
     stand.happens("on_assign", FIRST)
     stand.happens("on_revoke", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.partitions.waiting == {FIRST}
-    stand.loop.round()
-    assert stand.asked == [[FIRST], "begin after 1", [0], "settle"]
+    stand.loop.run_round()
+    assert stand.asked == [[FIRST], "begin after 1", [0], "resolve_in_doubt"]
     assert stand.client.calls[1:] == [("incremental_unassign" if incremental else "unassign", [])]
     assert not stand.partitions.waiting
     assert not stand.outputs
     stand.happens("on_assign", FIRST)
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.asked[4] == [FIRST], "it is read again when it comes back"
 
 
@@ -151,9 +151,9 @@ def test_a_first_frontier_is_committed_again_after_a_poll(incremental: bool) -> 
     stand.happens("on_assign", FIRST)
     if incremental:
         stand.happens("on_assign", SECOND)
-    stand.loop.round()
-    stand.loop.round()
-    assert stand.asked[:7] == [[FIRST], "begin after 1", [0], "settle", "begin after 2", [0], "raised"]
+    stand.loop.run_round()
+    stand.loop.run_round()
+    assert stand.asked[:7] == [[FIRST], "begin after 1", [0], "resolve_in_doubt", "begin after 2", [0], "raised"]
     assert stand.asked[7:] == ([[SECOND], "begin after 2", [1], "raised"] if incremental else [])
     assert stand.partitions.assigned.keys() == ({FIRST, SECOND} if incremental else {FIRST})
 
@@ -163,8 +163,8 @@ def test_an_eager_assignment_is_everything() -> None:
     stand = Stand(incremental=False)
     stand.happens("on_assign", FIRST)
     stand.happens("on_assign", SECOND)
-    stand.loop.round()
-    stand.loop.round()
+    stand.loop.run_round()
+    stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {SECOND}
     assert stand.outputs.keys() == {Place("t", 1)}
     assert stand.client.calls[-1] == ("assign", [(1, 7)])
@@ -174,10 +174,10 @@ def test_after_a_failure_the_client_is_moved() -> None:
     """A partition that is fetched already is read from its committed offset again; it is not assigned a second time."""
     stand = Stand(incremental=True)
     stand.happens("on_assign", FIRST)
-    stand.loop.round()
-    stand.partitions.read_again()
+    stand.loop.run_round()
+    stand.partitions.reload()
     assert not stand.partitions.assigned, "nothing is taken of it meanwhile"
-    stand.loop.round()
+    stand.loop.run_round()
     assert stand.partitions.assigned.keys() == {FIRST}
     assert [name for name, _ in stand.client.calls] == ["incremental_assign", "incremental_assign", "seek"]
 
@@ -189,17 +189,17 @@ class Member:
         self.partitions = Partitions()
         loaded = load(settings(clusters, topic, {"deduplicator_group_protocol": protocol}))
         self.intermediate = Intermediate(stage_two_consumer(loaded, number), protocol == "consumer", self.partitions)
-        self.intermediate.follow([topic])
+        self.intermediate.subscribe([topic])
 
     def polled(self) -> list[tuple[int, int]]:
         """What a poll has of it: partition and offset of each record."""
-        return [(message.partition(), message.offset()) for batch in self.intermediate.batches(100, 1.0) for message in batch]
+        return [(message.partition(), message.offset()) for batch in self.intermediate.consume_batches(100, 1.0) for message in batch]
 
     def begin(self) -> None:
         """Read all that waits from offset 3."""
-        begun = {place: Assigned(3, FRONTIER) for place in self.partitions.waiting}
-        self.partitions.begin(begun)
-        self.intermediate.read(begun)
+        begun = {place: AssignedPartition(3, FRONTIER) for place in self.partitions.waiting}
+        self.partitions.start(begun)
+        self.intermediate.start_fetching(begun)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -53,7 +53,7 @@ class Stand:
 
     def environment(self, topic: str, principal: str) -> dict[str, str]:
         """Of a command that enters both clusters as this principal."""
-        parks = {"filter_function": "tests.sieves:every", "filter_on_error": "park"} if principal.startswith("run") else {}
+        parks = {"filter_function": "tests.filter_functions:every", "filter_on_error": "park"} if principal.startswith("run") else {}
         found = settings(self.clusters, topic, parks)
         for side, cluster in (("SOURCE", self.source), ("DESTINATION", self.destination)):
             found |= {f"REO_{side}_{name.upper()}": value for name, value in cluster.access(principal).items()}

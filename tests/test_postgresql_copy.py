@@ -23,7 +23,7 @@ from common.routes import Place, Route
 from common.settings import load
 from deduplicator.destination import Output
 from deduplicator.postgresql import PostgresqlDestination
-from deduplicator.table_keeper import Held, TableKeeper
+from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
 from tests.conftest import Start, unique
 from tests.judge import Partitions, Record, verdict
@@ -116,7 +116,7 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
 
 @pytest.mark.parametrize(("changes", "part"), [
     ({"REO_DESTINATION_POSTGRESQL": "s3cret"}, "destination.postgresql: a connection string of libpq is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.sieves:none", "REO_FILTER_ON_ERROR": "park"}, "destination.postgresql and filter.on_error=park"),
+    ({"REO_FILTER_FUNCTION": "tests.filter_functions:none", "REO_FILTER_ON_ERROR": "park"}, "destination.postgresql and filter.on_error=park"),
     ({"REO_SOURCE_MODE": "failover"}, "destination.postgresql and source.mode=failover"),
     ({"REO_PROVENANCE_HEADER": "via"}, "destination.postgresql and provenance.header"),
     ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "destination.zero_timestamp would not be used"),
@@ -156,10 +156,10 @@ def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]
     database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
     name = topic[-40:]
     given = load(GOOD | {"REO_DESTINATION_POSTGRESQL": database.connection(), "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema", "REO_SOURCE_TOPIC": name})
-    in_group = SimpleNamespace(pulse=Pulse("test"), commits=lambda _: {})
-    keeper = TableKeeper(given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, in_group))
-    made = PostgresqlDestination(keeper, lambda _: None)
-    keeper.found([Place(f"{name}-proxy", 0)])
+    consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda _: {})
+    frontier_store = TableFrontierStore(given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group))
+    made = PostgresqlDestination(frontier_store, lambda _: None)
+    frontier_store.load_frontiers([Place(f"{name}-proxy", 0)])
     made.outputs[Place(name, 0)] = Output(-1, 0)
     yield made
     made.close()
@@ -197,13 +197,13 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(destination: Postgre
     (place,) = destination.outputs
     there = Place(f"{place.topic}-proxy", 0)
     transact(destination, [], "one")
-    held = destination.keeper.held[there]
-    for other in (Held(held.fence + 1, held.frontier), Held(held.fence, "two")):
-        destination.keeper.held[there] = other
+    held = destination.frontier_store.rows[there]
+    for other in (FrontierRow(held.fence + 1, held.frontier), FrontierRow(held.fence, "two")):
+        destination.frontier_store.rows[there] = other
         with pytest.raises(Fenced, match="another worker has taken"):
             transact(destination, [(b"k", None, None, 0)], "three")
     assert rows(destination, database) == []
-    destination.keeper.held[there] = held
+    destination.frontier_store.rows[there] = held
     transact(destination, [(b"k", None, None, 0)], "three")
     assert len(rows(destination, database)) == 1
 
@@ -211,7 +211,7 @@ def test_a_frontier_that_is_not_as_it_was_read_is_not_moved(destination: Postgre
 def test_a_first_frontier_that_is_there_already_is_not_made_again(destination: PostgresqlDestination) -> None:
     """Two workers that both found none: the second one is fenced."""
     transact(destination, [], "one")
-    destination.keeper.held.clear()
+    destination.frontier_store.rows.clear()
     with pytest.raises(Fenced):
         transact(destination, [], "two")
 
@@ -224,9 +224,9 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(des
     """While it is waited for there are signs of life; what does not fit in its time is tried with fewer records, and a single one becomes a named stop."""
     (place,) = destination.outputs
     beats: list[float] = []
-    keeper, over_by = destination.keeper, destination.keeper.over_by
-    keeper.in_group.pulse.beat = lambda: beats.append(time.monotonic())  # type: ignore[method-assign]
-    keeper.over_by = lambda seconds: over_by(seconds if seconds == math.inf else 1.0)  # type: ignore[method-assign]
+    frontier_store, set_deadline = destination.frontier_store, destination.frontier_store.set_deadline
+    frontier_store.consumer_group.pulse.beat = lambda: beats.append(time.monotonic())  # type: ignore[method-assign]
+    frontier_store.set_deadline = lambda seconds: set_deadline(seconds if seconds == math.inf else 1.0)  # type: ignore[method-assign]
     database.ask(SLOW)
     try:
         database.ask(f'CREATE TRIGGER slow BEFORE INSERT ON "Other schema"."{place.topic}" FOR EACH ROW EXECUTE FUNCTION "Other schema".slow()')
@@ -237,7 +237,7 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(des
         assert max(after - before for before, after in pairwise(beats)) < 1, "all the time"
         again(destination, -1)
         transact(destination, records[:5], FRONTIER)
-        keeper.over_by = lambda seconds: over_by(seconds if seconds == math.inf else 0.01)  # type: ignore[method-assign]
+        frontier_store.set_deadline = lambda seconds: set_deadline(seconds if seconds == math.inf else 0.01)  # type: ignore[method-assign]
         for wanted in (TransactionFailed, TransactionFailed, RecordRefused):
             again(destination, 14)
             with pytest.raises(wanted, match="0 at offset 15" if wanted is RecordRefused else "not over"):
@@ -249,6 +249,6 @@ def test_a_slow_database_ends_a_transaction_and_is_named_for_a_single_record(des
 def again(destination: PostgresqlDestination, known: int) -> None:
     """As the loop does after a failure: the frontiers are taken over with a new session."""
     (place,) = destination.outputs
-    destination.settle()
-    destination.keeper.found([Place(f"{place.topic}-proxy", 0)])
+    destination.resolve_in_doubt()
+    destination.frontier_store.load_frontiers([Place(f"{place.topic}-proxy", 0)])
     destination.outputs[place] = Output(known, 0)

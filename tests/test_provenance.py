@@ -65,7 +65,7 @@ def test_a_filter_is_asked_before_the_mark(clusters: Clusters, topic: str, start
     clusters.source.create(topic, 1)
     records = [plain(number) for number in range(COUNT)]
     clusters.source.write(topic, [(0, record) for record in records])
-    service = start(topic, "deduplicator", provenance_header=HEADER, filter_function="tests.sieves:unmarked")
+    service = start(topic, "deduplicator", provenance_header=HEADER, filter_function="tests.filter_functions:unmarked")
     frontiers_are_made(service, 1)
     pass_on(clusters, topic)
     until(lambda: clusters.destination.read(topic)[0] == [via(record, clusters.source) for record in records], "the copy has the marks")

@@ -18,8 +18,8 @@ from common.read_up_to import HEADER, ReadUpTo, encode
 from common.records import Consumed
 from common.routes import Place
 from common.settings import load
-from deduplicator.invisible import move_over
-from deduplicator.unwrap import by_partition
+from deduplicator.frontier_advance import advance_frontier
+from deduplicator.unwrap import split_by_partition
 from deduplicator.work import Work
 from replicator.run import Engine
 from replicator.stage import Stage
@@ -46,13 +46,13 @@ RECORDS = 10
 ], ids=["follows", "newer epoch", "zombie", "records came meanwhile", "of a frontier ahead", "empty", "backwards"])
 def test_only_what_follows_the_frontier_moves_it(said: ReadUpTo, frontier: int) -> None:
     """The frontier that it follows has to be this one, and its run no older than the one that is believed. Epoch and link stay."""
-    assert move_over(STATE, said) == STATE._replace(frontier=frontier)
+    assert advance_frontier(STATE, said) == STATE._replace(frontier=frontier)
 
 
 def test_nothing_is_moved_over_while_a_hole_is_open() -> None:
     """What is missing there is visible: neither this run nor a later one can have read that there is nothing, unless the state is not what it followed."""
     holed = STATE._replace(hole=Hole(12, 20))
-    assert [move_over(holed, said) for said in (SAID, ReadUpTo(0, 14, 10, 6, "1d1d1d1d1d1d1d1d"))] == [holed, holed]
+    assert [advance_frontier(holed, said) for said in (SAID, ReadUpTo(0, 14, 10, 6, "1d1d1d1d1d1d1d1d"))] == [holed, holed]
 
 
 def record(number: int, sequence: int) -> Consumed:
@@ -68,7 +68,7 @@ def message(offset: int, last_header: tuple[str, bytes | None]) -> Consumed:
 def decided(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
     """What a round decides of them, before anything was copied."""
     work = Work(RuleState(-1, 5, None), 0)
-    work.add(by_partition(messages)[Place("t-proxy", 0)], identity, None)
+    work.add(split_by_partition(messages)[Place("t-proxy", 0)], identity, None)
     return work
 
 

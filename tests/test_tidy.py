@@ -31,7 +31,7 @@ OF_THE_MACHINE = {"time", "threading", "_thread", "random", "secrets", "uuid", "
 ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
     "common/machine.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
-    "deduplicator/limit.py": {"time", "threading"},  # a signal interrupts the real main thread
+    "deduplicator/call_limit.py": {"time", "threading"},  # a signal interrupts the real main thread
     "replicator/session.py": {"threading"},  # of the real JVM
     "reo/events.py": {"threading"},  # of a pipe from a real process
     "reo/supervisor.py": {"threading"},  # these are joined

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from common.errors import Fenced, StageFailed
 from common.pulse import Pulse
 from deduplicator import transaction
-from deduplicator.transaction import InTurn, TransactionalProducer, TransactionFailed
+from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
 from replicator import run
 
 TABLES: list[tuple[str, Any]] = [("transaction", transaction), ("run", run)]
@@ -160,7 +160,7 @@ def test_a_fatal_error_ends_the_process() -> None:
 def test_the_two_producers_take_turns() -> None:
     """Each transaction is the other producer's; one is begun only when the one before it is known to have ended."""
     first, second = producer()[0], producer()[0]
-    turns = InTurn(first, second)
+    turns = ProducerPair(first, second)
     turns.initialise()
     used = []
     for _ in range(4):
@@ -175,7 +175,7 @@ def test_the_two_producers_take_turns() -> None:
 def test_no_second_transaction_is_begun_while_one_is_open(prepared: bool) -> None:
     """Whether the first is committed is not known yet: commits would lose their order. Nothing changes."""
     first, second = producer()[0], producer()[0]
-    turns = InTurn(first, second)
+    turns = ProducerPair(first, second)
     turns.begin()
     if prepared:
         turns.current.send_offsets([], None)
@@ -188,7 +188,7 @@ def test_no_second_transaction_is_begun_while_one_is_open(prepared: bool) -> Non
 def test_closing_leaves_no_transaction_open() -> None:
     """SIGTERM in the middle of a transaction: aborted, not left to the time-out."""
     first, second = producer()[0], producer()[0]
-    turns = InTurn(first, second)
+    turns = ProducerPair(first, second)
     turns.begin()
     turns.close()
     assert turns.current.state == "ready"

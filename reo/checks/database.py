@@ -1,7 +1,7 @@
 """The database of a copy to tables: does it answer, may its user do what stage two does, do the tables fit, and what would be created.
 
 All queries run in one read-only session, so nothing is changed. Stage two's own code reads the frontiers from the tables
-(`deduplicator.table_keeper`); here it does not take them over.
+(`deduplicator.table_frontier_store`); here it does not take them over.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from common.postgresql import Session
 from common.routes import Place, Route
 from common.settings import Settings
 from common.tables import CONNECTION, FRONTIERS, SCHEMA, wrong_name
-from deduplicator.keeper import InGroup
+from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.rows import COLUMNS
-from deduplicator.table_keeper import Held, TableKeeper, check_shape
+from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
 
@@ -68,9 +68,9 @@ class Database:
                 yield failed(f"table {name}", error)
         state.tables = frozenset(existing)
 
-    def open_frontiers(self, routes: Mapping[str, Route], in_group: InGroup) -> ReadOnlyTables:
+    def open_frontiers(self, routes: Mapping[str, Route], consumer_group: ConsumerGroup) -> ReadOnlyTables:
         """The frontiers as a start reads them, for these routes by intermediate topic."""
-        return ReadOnlyTables(self.settings, routes, in_group, self.session)
+        return ReadOnlyTables(self.settings, routes, consumer_group, self.session)
 
     def _may_create(self) -> bool:
         """Whether the user may create tables in the schema; TopicsUnfit when there is no schema, AccessRefused without USAGE."""
@@ -93,7 +93,7 @@ class Database:
         if name == FRONTIERS:
             missing = [privilege for privilege in FRONTIER_PRIVILEGES if not self._query_value(HAS, qualified_name, privilege)]
         else:
-            self._query(f"checking the table {name}", lambda session: check_shape(session, table))
+            self._query(f"checking the table {name}", lambda session: check_columns(session, table))
             missing = [privilege for privilege in RECORD_PRIVILEGES if not self._query_value(HAS_COLUMNS, qualified_name, privilege, list(COLUMNS))]
         if missing:
             raise AccessRefused(f"the user of {CONNECTION} lacks {', '.join(missing)} on the table {qualified_name}. Grant it")
@@ -110,11 +110,11 @@ class Database:
             raise postgresql.translate(error, action) from None
 
 
-class ReadOnlyTables(TableKeeper):
+class ReadOnlyTables(TableFrontierStore):
     """Reads frontiers and rows, in an existing session."""
 
-    def __init__(self, settings: Settings, routes: Mapping[str, Route], in_group: InGroup, session: Session) -> None:
-        super().__init__(settings, 0, routes, in_group)
+    def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup, session: Session) -> None:
+        super().__init__(settings, 0, routes, consumer_group)
         self._session = session
 
     @property
@@ -124,6 +124,6 @@ class ReadOnlyTables(TableKeeper):
             raise ClusterUnreachable("the connection to the database was lost. Check again")
         return self._session
 
-    def take_over(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, Held]]:
+    def take_over_rows(self, session: Session, wanted: list[Place]) -> dict[Place, tuple[int, FrontierRow]]:
         """Take nothing over: return the rows as they are."""
-        return self.read(session, sorted({place.topic for place in wanted})) if postgresql.is_there(session, self.frontiers) else {}
+        return self.read_rows(session, sorted({place.topic for place in wanted})) if postgresql.is_there(session, self.frontiers) else {}

@@ -1,6 +1,6 @@
 """How far the copy is, and whether a start would continue it: the checks that both stages make before they begin, without a start.
 
-While the service does not run, the check calls stage two's own start (`deduplicator.start.Starter`): it reads frontiers,
+While the service does not run, the check calls stage two's own start (`deduplicator.start.PartitionStarter`): it reads frontiers,
 compares them with the destination's last records, and tells where a copy without a frontier would begin. What it would
 commit is only printed. While the service runs, the last records change, and its start has checked them: then only the
 frontiers are read. In both cases stage one's check follows: does the source still have the next records
@@ -22,8 +22,8 @@ from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic, intermediates
-from deduplicator.keeper import InGroup, KafkaKeeper
-from deduplicator.start import Starter, check_offsets, first_source_offset
+from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
+from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
 from replicator import choice, same
@@ -66,9 +66,9 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
     about = f"{ABOUT} of {route.source_topic}"
     places = list(map(route.source, range(source.partitions)))
     try:
-        check_offsets(state.settings, state.source_admin, {route: source}, ())
+        check_start_offsets(state.settings, state.source_admin, {route: source}, ())
         added = bool(Group(state.settings, state.destination_admin).frontiers())  # of other topics: this one came later
-        begins = {place: first_source_offset(state.settings, state.source_admin, place, added) for place in places}
+        begins = {place: find_first_source_offset(state.settings, state.source_admin, place, added) for place in places}
         yield ok(about, f"{BEGINS} {_format_offsets(begins)}; {_describe_remaining(state, begins)}")
     except ReoError as error:
         yield failed(about, error)
@@ -77,16 +77,16 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
 def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
              database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
     """The result of stage two's start: the frontiers by intermediate partition, and the findings."""
-    in_group, routes = InGroup(state.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
-    in_tables = database.open_frontiers(routes, in_group) if database else None
-    start = Starter(state.settings, routes, in_group, in_tables or KafkaKeeper(in_group)).start(intermediates(ready))
-    known = committed | (in_tables.held.keys() if in_tables else set())
+    consumer_group, routes = ConsumerGroup(state.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
+    in_tables = database.open_frontiers(routes, consumer_group) if database else None
+    start = PartitionStarter(state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)).start_partitions(intermediates(ready))
+    known = committed | (in_tables.rows.keys() if in_tables else set())
     findings = []
     for route, source in ready.items():
         about = f"{ABOUT} of {route.source_topic}"
         next_offsets: dict[str, dict[Place, int]] = {}
         for place in map(route.intermediate, range(source.partitions)):
-            how = CONTINUES if place not in start.made else CONTINUES_ANEW if place in known else BEGINS
+            how = CONTINUES if place not in start.to_commit else CONTINUES_ANEW if place in known else BEGINS
             next_offsets.setdefault(how, {})[route.source(place.partition)] = start.assigned[place].frontier.rule.frontier + 1
         findings += [ok(about, f"{how} {_format_offsets(offsets)}; {_describe_remaining(state, offsets)}") for how, offsets in next_offsets.items()]
         surplus = (start.assigned[place].surplus for place in map(route.intermediate, range(source.partitions)))

@@ -1,0 +1,51 @@
+"""Builds the destination that the settings name, with its frontier store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from confluent_kafka import TopicPartition
+
+from common import tables, topics
+from common.kafka_clients import Lost, transactional_producer
+from common.routes import Route
+from common.settings import Settings
+from deduplicator.destination import Destination, KafkaDestination
+from deduplicator.destination_watch import DestinationWatch
+from deduplicator.frontier_store import ConsumerGroup, FrontierStore, KafkaFrontierStore
+from deduplicator.transaction import ProducerPair, TransactionalProducer
+
+BATCH_BYTES_MAX = 1_048_588
+"""A topic's default max.message.bytes, used while there is no topic."""
+
+
+def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
+         commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
+    """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
+    if tables.named(settings):
+        from deduplicator.postgresql import PostgresqlDestination
+        from deduplicator.table_frontier_store import TableFrontierStore
+
+        frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
+        return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
+    producers, batches_fit = _producers(settings, number, routes.values(), consumer_group)
+    return KafkaDestination(producers, DestinationWatch(consumer_group.admin), batches_fit), KafkaFrontierStore(consumer_group)
+
+
+def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup,
+               ) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
+    """Two producers, and a function: whether their batches fit the destination topics of more routes."""
+    timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
+    batch_bytes_max = _batch_bytes_max(consumer_group, routes)
+
+    def producer(letter: str) -> TransactionalProducer:
+        lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
+        make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
+        return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.by)
+    return ProducerPair(producer("a"), producer("b")), lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max
+
+
+def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
+    limits = (topics.bytes_max(consumer_group.admin, consumer_group.settings.destination, route.destination_topic) for route in routes)
+    return min(limits, default=BATCH_BYTES_MAX)

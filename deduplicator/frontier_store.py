@@ -1,0 +1,189 @@
+"""Where the frontiers are stored, and which records the destination has: all that a start asks of the destination.
+
+`FrontierStore` is the only interface that `deduplicator.start` uses, as `deduplicator.destination.Destination` is the only one that the loop uses. For topics,
+the group's commits are the frontiers, and the records are read from the topic (`KafkaFrontierStore`). For tables, the database has both
+(`deduplicator.table_frontier_store`), and the group's commits repeat the frontiers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from common import machine, positions, topics
+from common.errors import ClusterUnreachable, DestinationTruncated, HangingTransaction
+from common.frontier import Frontier
+from common.group import Group
+from common.kafka_clients import admin, reader
+from common.positions import Committed
+from common.pulse import Pulse
+from common.routes import Place, Route
+from common.settings import Settings
+from deduplicator.destination import Output
+from deduplicator.destination_check import Surplus, check_destination
+
+log = logging.getLogger(__name__)
+BEYOND_TIMEOUT_S = 20
+"""How long offsets may stay undecided after the transaction time-out: the coordinator looks for expired transactions every 10 s."""
+CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
+"""By destination partition: the state of the output, and the records beyond the frontier."""
+
+
+class LoadedFrontiers(NamedTuple):
+    """The frontiers of some intermediate topics."""
+
+    commits: dict[Place, Committed]
+    """Of all partitions of these topics that have a commit."""
+    to_commit_again: AbstractSet[Place]
+    """Those of the requested partitions that have to be committed again unchanged, before anything else."""
+
+
+class FrontierStore(Protocol):
+    """Waits while the destination does not answer; a Stop when the copy cannot continue from what the destination has."""
+
+    def has_frontiers(self) -> bool:
+        """Whether this service has a frontier for any partition."""
+
+    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+        """The committed frontiers; from now on this worker owns these intermediate partitions."""
+
+    def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
+        """The destination topic of each intermediate topic; None when a topic has to be created first."""
+
+    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+        """The end offset of each destination partition; 0 for one that never had a record."""
+
+    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+        """Compare the frontiers of destination partitions with their records."""
+
+
+class ConsumerGroup:
+    """The frontiers in the group's commits, and the clients of the destination cluster."""
+
+    def __init__(self, settings: Settings, pulse: Pulse) -> None:
+        self.settings = settings
+        self.pulse = pulse
+        self.reader = reader(settings.destination, settings)
+        self.admin = admin(settings.destination, settings)
+        self.group = Group(settings, self.admin)
+        self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
+
+    def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
+        """Those of these topics that exist on the destination cluster."""
+        return topics.look_up(self.settings.destination, self.admin, names)
+
+    def list_partitions(self, names: Collection[str]) -> list[Place]:
+        """The partitions of these topics."""
+        return [Place(name, partition) for name, topic in self.describe_topics(names).items() for partition in range(topic.partitions)]
+
+    def has_frontiers(self) -> bool:
+        """Whether the group has a frontier for any partition."""
+        while True:
+            self.pulse.beat()
+            try:
+                return bool(self.group.frontiers())
+            except ClusterUnreachable as unreachable:
+                self.pulse.wait("destination")
+                log.warning("whether the group has frontiers cannot be read yet: %s", unreachable)
+                machine.sleep(0.2)
+
+    def load_commits(self, names: Collection[str]) -> dict[Place, Committed]:
+        """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
+        undecided_since: float | None = None
+        while True:
+            self.pulse.beat()
+            try:
+                places = self.list_partitions(names)
+                try:
+                    return positions.committed(self.reader, places)
+                except (ClusterUnreachable, HangingTransaction):
+                    self.group.commits(places)  # a consumer cannot tell undecided offsets from a cluster that does not answer: both time out
+                    undecided_since = None
+                    raise
+            except HangingTransaction as hanging:
+                undecided_since = undecided_since or machine.monotonic()
+                if machine.monotonic() > undecided_since + self.undecided_s:
+                    raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
+                log.warning("the frontier cannot be read yet: %s", hanging)
+                self.pulse.wait("transaction")
+            except ClusterUnreachable as unreachable:
+                undecided_since = None
+                log.warning("the frontier cannot be read yet: %s", unreachable)
+                self.pulse.wait("destination")
+            machine.sleep(0.2)
+
+
+class KafkaFrontierStore:
+    """For destination topics."""
+
+    def __init__(self, consumer_group: ConsumerGroup) -> None:
+        self.consumer_group = consumer_group
+
+    def has_frontiers(self) -> bool:
+        """From the group's commits."""
+        return self.consumer_group.has_frontiers()
+
+    def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
+        """The group's commits."""
+        return LoadedFrontiers(self.consumer_group.load_commits({place.topic for place in partitions}), frozenset())
+
+    def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
+        """The destination topics."""
+        names = {name for route in routes for name in (route.intermediate_topic, route.destination_topic)}
+        described = self.consumer_group.describe_topics(names)
+        return None if len(described) < len(names) else {route.intermediate_topic: described[route.destination_topic] for route in routes}
+
+    def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
+        """From the brokers."""
+        return positions.ends(self.consumer_group.admin, outputs)
+
+    def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
+        """No record is called missing while a transaction is undecided.
+
+        A coordinator writes the markers of a transaction one after the other, so right after a commit the frontier can be readable
+        while its records are not (found by `proof`).
+        """
+        client = self.consumer_group.admin
+        names = {place.topic for place in frontiers}
+        compacted = {name for name in names if topics.compacted(client, self.consumer_group.settings.destination, name)}
+        undecided_s = self.consumer_group.undecided_s
+        deadline = machine.monotonic() + undecided_s
+        while True:
+            self.consumer_group.pulse.beat()
+            decided = True
+            try:
+                beginnings, ends = (list_offsets(client, frontiers) for list_offsets in (positions.beginnings, positions.ends))
+                decided = positions.ends(client, frontiers, committed_only=True) == ends
+                return check_destination(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
+                                         self.consumer_group.pulse.beat)
+            except ClusterUnreachable as unreachable:
+                if decided:
+                    log.warning("the destination cannot be compared with the frontier yet: %s", unreachable)
+                    self.consumer_group.pulse.wait("destination")
+                    deadline = machine.monotonic() + undecided_s
+                    continue
+                missing = str(unreachable)  # a consumer gets no record and no end of partition beyond an open transaction
+            except DestinationTruncated as truncated:
+                if decided:
+                    raise
+                missing = str(truncated)
+            topic_names = ", ".join(sorted(names))
+            if machine.monotonic() > deadline:
+                raise HangingTransaction(f"a transaction on {topic_names} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
+                                         "`reo recover` names the command that aborts it; then start again")
+            log.info("waiting for a transaction on %s to be decided: %s", topic_names, missing)
+            self.consumer_group.pulse.wait("transaction")
+            machine.sleep(0.2)
+
+
+def reset_uncounted(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:
+    """A route that was not one to one before has not counted its output: accept the existing records once, unchecked."""
+    counted = dict(frontiers)
+    for place, frontier in frontiers.items():
+        if frontier.sent < 0:
+            log.warning("%s was not written by this route alone before: its records cannot be checked, and are counted from now on", place)
+            counted[place] = replace(frontier, destination_known=ends[place] - 1, sent=0, last_written=None)
+    return counted

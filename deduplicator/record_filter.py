@@ -1,0 +1,87 @@
+"""The filter of stage two (`common.filters`): applied to the records that the rule has accepted, before the transaction begins.
+
+Records that it leaves out are accepted nevertheless: the frontier moves over them in the transaction of the records around them, so they never come back.
+The destination's records are compared with those that pass (`deduplicator.destination_check`), so a filter has to be deterministic.
+
+If the function fails on a record, the service stops and names the record, or the record is parked: written to a separate topic in the same transaction, with
+additional headers that say where it came from and what failed. The frontier does not count parked records, so those of a torn transaction may be parked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from common import filters
+from common.errors import FilterFailed
+from common.mapping import SourceRecord
+from common.routes import Place
+from deduplicator.call_limit import CallLimit
+from deduplicator.unwrap import Record
+
+TOPIC, PARTITION, OFFSET, ERROR = (f"__parked.{name}" for name in ("topic", "partition", "offset", "error"))
+"""The headers of a parked record, in this order, after its own."""
+REASON_MAX = 500
+
+
+class FilterResult(NamedTuple):
+    """The result for accepted records; those that are in neither list are left out."""
+
+    records: list[Record]
+    source_offsets: list[int]
+    """Of the records that pass."""
+    parked: list[Record]
+    cycles: int = 0
+    """How many came from the destination (`deduplicator.provenance`); they are left out."""
+
+
+class RecordFilter(Protocol):
+    """Filters records between the rule and the transaction."""
+
+    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
+        """Filter accepted records of a source partition, in order; the result has to be deterministic."""
+
+
+class FunctionFilter:
+    """filter.function, and filter.on_error: park the record, or fail."""
+
+    def __init__(self, name: str, park_failures: bool, limit: CallLimit) -> None:
+        self.limit = limit
+        self.name = name
+        self.function = filters.function(name)
+        self.park_failures = park_failures
+
+    def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
+        """Call the function for each record of a source partition, in order; FilterFailed at the first failure, unless failures are parked."""
+        result = FilterResult([], [], [])
+        with self.limit:
+            for record, source_offset in zip(records, source_offsets, strict=True):
+                self._filter_one(source, record, source_offset, result)
+        return result
+
+    def _filter_one(self, source: Place, record: Record, source_offset: int, result: FilterResult) -> None:
+        try:
+            passes = self._call_function(source, record)
+        except Exception as failed:  # whatever a user's function raises
+            error = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
+            if not self.park_failures:
+                raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {error}. "
+                                   "Correct the function and start again, or set filter.on_error=park to write such records to the parked topic") from failed
+            result.parked.append(_parked(source, source_offset, record, error))
+        else:
+            if passes:
+                result.records.append(record)
+                result.source_offsets.append(source_offset)
+
+    def _call_function(self, source: Place, record: Record) -> bool:
+        key, value, headers, timestamp_ms = record
+        passes = self.limit.call(self.function, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
+        if type(passes) is not bool:  # a forgotten return would drop everything
+            raise TypeError(f"it returned {passes!r}, True or False is expected")
+        return passes
+
+
+def _parked(source: Place, source_offset: int, record: Record, error: str) -> Record:
+    key, value, headers, timestamp_ms = record
+    added = [(TOPIC, source.topic), (PARTITION, str(source.partition)), (OFFSET, str(source_offset)), (ERROR, error)]
+    return key, value, [*(headers or []), *((name, text.encode(errors="backslashreplace")) for name, text in added)], timestamp_ms

@@ -1,0 +1,54 @@
+"""Discovers topics that appear while a worker runs and match a pattern.
+
+A thread of its own, with clients of its own, asks the source cluster: it may not answer for long, and the loop must not wait for it. The thread
+prepares the topics (`common.topics`) before the loop learns of them, because a group's member must not subscribe to a topic that does not exist.
+To prepare takes some requests for each topic; to list takes two for all of them. So it lists first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from common import machine, topics
+from common.errors import ClusterUnreachable
+from common.kafka_clients import admin
+from common.routes import Route
+from common.settings import Settings
+
+log = logging.getLogger(__name__)
+INTERVAL_S = 3.0
+
+
+class TopicDiscovery:
+    """Asks regularly, if a rule has a pattern; the loop calls `find_new_routes`."""
+
+    def __init__(self, settings: Settings, known: Iterable[Route]) -> None:
+        self.settings = settings
+        self.routes = set(known)
+        self.error: Exception | None = None
+        self.stopped = machine.event()
+        if any(rule.is_pattern for rule in settings.rules):
+            machine.background(self._run, "follower")
+
+    def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
+        """The routes that are not known yet; raises the error that ended the thread."""
+        if self.error is not None:
+            raise self.error
+        return self.routes - set(known)
+
+    def close(self) -> None:
+        """End the thread."""
+        self.stopped.set()
+
+    def _run(self) -> None:
+        client = admin(self.settings.source, self.settings)
+        while not self.stopped.wait(INTERVAL_S):
+            try:
+                if not self.routes.issuperset(topics.sources(self.settings, client)):
+                    self.routes.update(topics.prepare(self.settings))
+            except ClusterUnreachable as unreachable:
+                log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)
+            except Exception as failed:  # the loop raises it: without this thread, new topics would silently not be copied
+                self.error = failed
+                return
