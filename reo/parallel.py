@@ -64,7 +64,7 @@ class PairComparer:
         if tables.named(settings):
             from reo.table_rows import open_tables
 
-            self.read_rows = open_tables(settings, ())
+            self.read_rows = open_tables(settings)
         self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
 
     def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
@@ -143,10 +143,11 @@ def _compare_in_processes(settings: Settings, pairs: Sequence[PartitionPair], pr
     done: list[Comparison] = []
     try:
         while len(done) < len(pairs):
+            is_alive = any(worker.is_alive() for worker in workers)  # before: the last answer of one that ends now is read
             try:
                 result, is_done = answers.get(timeout=1)
             except queue.Empty:
-                if not any(worker.is_alive() for worker in workers):
+                if not is_alive:
                     raise StageFailed("a process that compares records has died. Run the command again") from None
                 continue
             if isinstance(result, ReoError):

@@ -70,12 +70,9 @@ class TableRow:
         """None: a row is never an error event."""
 
 
-def open_tables(settings: Settings, names: Collection[str]) -> Callable[[Place, int], Generator[Consumed]]:
-    """Connect; returns what reads the rows of a partition from a source offset on. TopicMissing when one of these tables does not exist."""
+def open_tables(settings: Settings) -> Callable[[Place, int], Generator[Consumed]]:
+    """Connect; returns what reads the rows of a partition from a source offset on."""
     session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
-    for name in names:
-        if not postgresql.is_there(session, postgresql.table(settings, name)):
-            raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
 
     def read_rows(place: Place, begin: int) -> Generator[Consumed]:
         try:
@@ -91,9 +88,11 @@ def open_tables(settings: Settings, names: Collection[str]) -> Callable[[Place, 
 
 def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
     """The number of partitions in each table: the highest one that has a row, and 1. TopicMissing when one of the tables does not exist."""
-    open_tables(settings, names)
     session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
     try:
+        for name in names:
+            if not postgresql.is_there(session, postgresql.table(settings, name)):
+                raise TopicMissing(f"the table {name} does not exist: nothing was copied to it yet")
         last = {name: session.execute(sql.SQL(LAST_PARTITION).format(postgresql.table(settings, name))).fetchone() for name in names}
     except psycopg.Error as error:
         raise postgresql.translate(error, f"reading the tables {', '.join(names)}") from None

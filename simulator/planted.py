@@ -133,13 +133,15 @@ WRONGS = (
     Wrong("no rewind after an abort", LOOP, "            self.partitions.reload()\n", ""),
     Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
     Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
-    Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n", "                if True:\n"),
+    Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n                    raise\n",
+          "                if True:\n                    raise\n"),
     Wrong("a first frontier is not committed before it is used", LOOP, "        while start.to_commit:\n", "        while False:\n"),
     Wrong("an anchor does not raise the epoch", START, "            state.frontier = raise_epoch(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
     # recovery
-    Wrong("a recovered frontier is one too high", "reo.recover", "        return found.source_offset\n", "        return found.source_offset + 1\n"),
-    Wrong("a recovered frontier does not outbid a live run", "reo.recover", "anchored(row.write, epoch)", "anchored(row.write, 1)"),
+    Wrong("a recovered frontier is one too high", "reo.recover",
+          "        return last_copied.source_offset\n", "        return last_copied.source_offset + 1\n"),
+    Wrong("a recovered frontier does not outbid a live run", "reo.recover", "raise_epoch(row.new_frontier, epoch)", "raise_epoch(row.new_frontier, 1)"),
     # what it says of itself
     Wrong("a process that waits says that it is ready", "common.pulse", "        self.readiness.set(0)\n", "        self.readiness.set(1)\n"),
     Wrong("a lag is said to be none", "common.lag", "str(place.partition)).set(records)", "str(place.partition)).set(0)"),

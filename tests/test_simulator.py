@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulator import plan, run
+from simulator import plan, planted, run
 from simulator.schedule import Process, Schedule, Signal
 
 RUNS, PART = 200, 20
@@ -48,6 +48,12 @@ def test_what_was_found_is_mended(seed: int) -> None:
     """Schedules that came out wrong."""
     result = run.perform(plan.drawn(seed, candidates=1))
     assert not result.violation, f"{FOUND[seed]}? {result.violation}"
+
+
+@pytest.mark.parametrize("wrong", planted.WRONGS, ids=lambda wrong: wrong.name)
+def test_a_planted_wrong_is_of_this_code(wrong: planted.Wrong) -> None:
+    """The text that it replaces is in its module once, and what becomes of it is Python."""
+    compile(planted._Finder(wrong).text(), wrong.module, "exec")
 
 
 def test_a_seed_repeats_its_schedule() -> None:
