@@ -2,7 +2,8 @@
 
 Two looks (`reo.standing`) a second apart give the rates; with `--watch` each further look is compared with the one before. Of the service only its
 consumer group is seen. Stage one is no member of it: that it lives is seen by what it writes, that it does not is never seen. An
-error that ended a process is nowhere in the clusters; what is there is whether a start would go on (`replicator.choice`). What is not known is called so.
+error that ended a process is nowhere in the clusters; what is there is whether a start would go on
+(`replicator.source_selection`). What is not known is called so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from common.settings import Settings
 from reo import lag, shown
 from reo.shown import aligned
 from reo.standing import Lag, Look, Looker
-from replicator import choice
+from replicator import source_selection
 
 APART_S = 1.0
 UNKNOWN = "unknown from outside"
@@ -102,7 +103,7 @@ class Watcher:
         """With several candidates the next one is asked: none of them alone is a reason to stop."""
         try:
             if now.frontiers and not self.failover:
-                choice.only(self.settings, now.sources, now.frontiers)
+                source_selection.inspect_single_source(self.settings, now.sources, now.frontiers)
         except ReoError as stop:
             return stop
         return None

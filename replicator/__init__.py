@@ -7,7 +7,7 @@ In the order in which a record passes:
     intermediate.py  writing to the partition of the same number
     run.py           a run: these three as one query, and the table of a run's life
     plan.py          where the next run begins
-    choice.py        which cluster it copies from, and whether it may
+    source_selection.py  which cluster it copies from, and whether it may
     history.py       whether it still has the last records that were copied
     invisible.py     writing down how far the source has nothing to copy
     same.py          whether that cluster's records are those that were copied

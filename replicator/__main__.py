@@ -11,5 +11,5 @@ from common import process
 from replicator import stage
 
 METRICS = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-MEMORY = Path(METRICS).parent / "source" if METRICS else None
-sys.exit(process.run("replicator", lambda settings, stopping: stage.work(settings, stopping, memory=MEMORY)))
+STATE_FILE = Path(METRICS).parent / "source" if METRICS else None
+sys.exit(process.run("replicator", lambda settings, stopping: stage.run_stage(settings, stopping, state_file=STATE_FILE)))

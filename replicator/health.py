@@ -5,8 +5,8 @@ looked at when all are there or have timed out. The candidate that is copied fro
 further by more than `source.offset_lag_threshold`, so one with a transaction that hangs is left. Those that were refused when it was chosen count for neither.
 One that answers that its partitions have other leaders now, or none, is not healthy either, in this round; the client learns its leaders for the next.
 
-Either verdict only ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at
-most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is further and cannot be copied from, do not end run after run.
+Both events only end the run. The next source is then selected anew, with more checks (`replicator.source_selection`), and may be the same one. So `lagging` is
+reported at most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is ahead and cannot be copied from, do not end each run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
 from common.positions import answered
 from common.routes import Place
 from common.settings import Settings
-from replicator.choice import Choice
 from replicator.run import Event
+from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
 Answers = Mapping[TopicPartition, Future[Any]]
@@ -39,9 +39,9 @@ NO_LEADER = (KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION)
 class Health:
     """Asks; with one source it does nothing."""
 
-    def __init__(self, settings: Settings, choice: Choice) -> None:
+    def __init__(self, settings: Settings, selection: SourceSelection) -> None:
         self.settings = settings
-        self.choice = choice
+        self.selection = selection
         several = len(settings.sources) > 1
         self.clients = [admin(cluster, settings) for cluster in settings.sources] if several else []
         self.interval_s = settings.number("source.healthcheck_interval_ms") / 1000
@@ -79,9 +79,9 @@ class Health:
 
     def judge(self, watermarks: Mapping[int, int | None]) -> Event | None:
         """One round's verdict on the candidate that is copied from."""
-        current = self.choice.current
+        current = self.selection.current
         assert current is not None
-        event = judged({number: mark for number, mark in watermarks.items() if number == current or number not in self.choice.refused}, current,
+        event = judged({number: mark for number, mark in watermarks.items() if number == current or number not in self.selection.refused}, current,
                        self.settings.number("source.offset_lag_threshold"))
         names = [cluster.bootstrap_servers for cluster in self.settings.sources]
         if event == "lost":

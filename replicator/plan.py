@@ -1,6 +1,6 @@
 """Where the next run begins, and whether it may: from the committed frontiers alone, nothing of stage one's own.
 
-A run must not begin where it cannot be exact. So here, and before every run, the source is held against the frontier (`replicator.choice`): still
+A run must not begin where it cannot be exact. So here, and before every run, the source is held against the frontier (`replicator.source_selection`): still
 the same topic, still all that comes after the frontier.
 """
 
@@ -20,9 +20,9 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
 from replicator import same
-from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.run import Plan
+from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1
@@ -32,11 +32,11 @@ LOOK_AGAIN_S = 2.0
 class Planner:
     """Makes plans; waits for stage two where one cannot be made yet."""
 
-    def __init__(self, settings: Settings, clients: Clients, choice: Choice, pulse: Pulse, stopping: Stopping,
+    def __init__(self, settings: Settings, clients: Clients, selection: SourceSelection, pulse: Pulse, stopping: Stopping,
                  clock: Callable[[], float] = machine.time) -> None:
         self.settings = settings
         self.clients = clients
-        self.choice = choice
+        self.selection = selection
         self.pulse = pulse
         self.stopping = stopping
         self.clock = clock
@@ -54,7 +54,7 @@ class Planner:
             if commits is None:
                 return None
             frontiers = {place: commit.frontier for place, commit in commits.items()}
-            chosen = self.choice.choose(prepared, frontiers)
+            chosen = self.selection.select_source(prepared, frontiers)
             if chosen is not None:
                 self.clients.turn_to(chosen.settings)
                 return self._on(chosen, frontiers)

@@ -56,7 +56,7 @@ def copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict
             for _, place, frontier in of_routes(routes, frontiers) if (last := frontier.last_record)}
 
 
-def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], None]) -> int:
+def check(there: Look, frontiers: Mapping[Place, Frontier], on_progress: Callable[[], None]) -> int:
     """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it cannot be told now."""
     settings, rows = there.settings, of_routes(there.sources, frontiers)
     beginnings = positions.beginnings(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
@@ -64,7 +64,7 @@ def check(there: Look, frontiers: Mapping[Place, Frontier], alive: Callable[[], 
     compared, written = Counter[Route](), set()
     try:
         for route, place, frontier in rows:
-            alive()
+            on_progress()
             output = route.destination(place.partition)
             last = frontier.last_record.source_offset if frontier.last_record else frontier.rule.frontier
             copied = _copied(ours, output, frontier, beginnings[output])

@@ -22,12 +22,12 @@ from common.pulse import Pulse
 from common.routes import Place
 from common.settings import Settings
 from replicator import masters, run, session
-from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.health import Health
 from replicator.invisible import Gap
 from replicator.plan import Planner, wait
 from replicator.run import Engine, Event, Plan, Query, State
+from replicator.source_selection import SourceSelection
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int, memory: Path | None = None) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int, state_file: Path | None = None) -> None:
         self.settings = settings
         self.partitions = partitions
         """Of the source, when the engine was started."""
@@ -48,9 +48,9 @@ class Stage:
         self.engine = engine
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.choice = Choice(settings, machine.chance(), self.pulse.beat, memory)
-        self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
-        self.health = Health(settings, self.choice)
+        self.selection = SourceSelection(settings, machine.chance(), self.pulse.beat, state_file)
+        self.planner = Planner(settings, self.clients, self.selection, self.pulse, stopping)
+        self.health = Health(settings, self.selection)
         self.targets: dict[Place, int] = {}
         """By intermediate partition, the source's end when the process began."""
         self.filters = bool(settings.text("filter.sql"))
@@ -61,7 +61,7 @@ class Stage:
         self.state: State = "planned"
         self.failures = 0
 
-    def work(self) -> None:
+    def run(self) -> None:
         """Runs, one after the other."""
         while self.state != "done":
             ready = self.settings.stop_at_end and not self.filters  # with a filter the JVM has to say first whether it can be used
@@ -226,13 +226,16 @@ class Stage:
         self.state = run.after(self.state, event)
 
 
-def work(settings: Settings, stopping: Stopping, begin: Callable[[Settings, int], Engine] = session.Spark, memory: Path | None = None) -> None:
-    """Stage one, from start to end; its engine, which `begin` starts for so many partitions, does not outlive it. `memory` is for `replicator.choice`."""
+def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Settings, int], Engine] = session.Spark, state_file: Path | None = None) -> None:
+    """Run stage one from start to end. `start_engine` starts its engine for a number of partitions; the engine does not outlive this call.
+
+    `state_file` is for `replicator.source_selection`.
+    """
     points.at("one: started")
     with permissions.named(settings, "run replicator"):
         partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
-        engine = begin(settings, partitions)
+        engine = start_engine(settings, partitions)
         try:
-            Stage(settings, stopping, engine, partitions, memory).work()
+            Stage(settings, stopping, engine, partitions, state_file).run()
         finally:
             engine.close()

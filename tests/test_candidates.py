@@ -17,9 +17,9 @@ from common.frontier import Frontier, RuleState
 from common.routes import Place
 from common.settings import load
 from common.topics import Topic
-from replicator.choice import Choice, first_near, only
 from replicator.health import Health, judged
 from replicator.same import Placed, held
+from replicator.source_selection import SourceSelection, first_within_threshold, inspect_single_source
 
 PLACE = Place("t", 0)
 GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "d:1", "REO_SOURCE_MODE": "failover"}
@@ -35,13 +35,13 @@ GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "ord
 ])
 def test_the_first_that_does_not_lag_is_taken(watermarks: dict[int, int], order: list[int], expected: int | None) -> None:
     """In order, and never one that is further behind than the threshold, of 10 here; only the current one is preferred to others."""
-    assert first_near(order, watermarks, 10) == expected
+    assert first_within_threshold(order, watermarks, 10) == expected
 
 
 @given(st.dictionaries(st.integers(0, 5), st.integers(0, 50), min_size=1), st.permutations(range(6)), st.integers(0, 20))
 def test_there_always_is_one_that_does_not_lag(watermarks: dict[int, int], order: list[int], threshold: int) -> None:
     """The furthest is behind nobody: with candidates there is a choice, and it is near the furthest."""
-    chosen = first_near(order, watermarks, threshold)
+    chosen = first_within_threshold(order, watermarks, threshold)
     assert chosen is not None
     assert max(watermarks.values()) - watermarks[chosen] <= threshold
 
@@ -65,7 +65,7 @@ def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> Non
     """Any of them can be the first with `source.randomize_initial`; without it, it always is the first that is named."""
     def firsts(wanted: str) -> set[int]:
         settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_RANDOMIZE_INITIAL": wanted})
-        return {Choice(settings, random.Random(seed), lambda: None).initial for seed in range(30)}
+        return {SourceSelection(settings, random.Random(seed), lambda: None).initial for seed in range(30)}
     assert firsts("true") == {0, 1, 2}
     assert firsts("false") == {0}
 
@@ -74,16 +74,16 @@ def test_a_process_that_is_started_again_knows_the_candidate_and_counts_on(tmp_p
     """`source.max_failovers` is the service's: a restart of stage one between two changes does not allow one more. Without a memory nothing is known."""
     settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_MAX_FAILOVERS": "1"})
 
-    def begun(memory: Path | None = tmp_path / "source") -> Choice:
-        return Choice(settings, random.Random(1), lambda: None, memory)
+    def begun(memory: Path | None = tmp_path / "source") -> SourceSelection:
+        return SourceSelection(settings, random.Random(1), lambda: None, memory)
     first = begun()
-    first._take(0)
-    first._take(1)
+    first._switch_to(0)
+    first._switch_to(1)
     again = begun()
     assert (again.current, again.failovers) == (1, 1)
-    again._take(1)
+    again._switch_to(1)
     with pytest.raises(SourceRefused, match=r"source\.max_failovers=1 does not allow"):
-        again._take(2)
+        again._switch_to(2)
     assert (begun(None).current, begun(None).failovers) == (None, 0)
 
 
@@ -97,7 +97,7 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(monkey
     monkeypatch.setattr(candidates, "look", lambda _, known=None: Look(settings, known or sources, {place: 0}, {place: 3}, {place: 3}))
     frontiers = {Place(route.intermediate_topic, 0): Frontier(RuleState(9, 1, None), before.identity, 1, "", -1, 0)}
     with pytest.raises(SourceRecreated if made_again else SourceTruncated):
-        only(settings, {route: before}, frontiers)
+        inspect_single_source(settings, {route: before}, frontiers)
 
 
 def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,15 +105,15 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
     now_s = 100.0
     monkeypatch.setattr(machine, "monotonic", lambda: now_s)
-    choice = Choice(settings, random.Random(1), lambda: None)
-    choice.current = 0
-    health = Health(settings, choice)
+    selection = SourceSelection(settings, random.Random(1), lambda: None)
+    selection.current = 0
+    health = Health(settings, selection)
     assert health.judge({0: 0, 1: 5000}) == "lagging"
     assert health.judge({0: 0, 1: 5000}) is None
     assert health.judge({0: None, 1: 5000}) == "lost"
     now_s += 0.4
     assert health.judge({0: 0, 1: 5000}) == "lagging"
-    choice.refused = {1}
+    selection.refused = {1}
     now_s += 0.4
     assert health.judge({0: 0, 1: 5000}) is None
     assert health.judge({0: None, 1: 5000}) is None

@@ -23,9 +23,9 @@ from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
-from replicator.choice import Choice
 from replicator.health import Health
 from replicator.run import Engine, Plan
+from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start
@@ -243,7 +243,7 @@ def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode:
     on = settings.on(settings.source)
     sources = topics.prepare(on)
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
-    stage.choice.current = 0
+    stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}
     return stage, Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0), 0))
 
@@ -311,7 +311,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
         settings = chosen_from((restless, candidates[1]), clusters, topic)
-        health, place = Health(settings, Choice(settings, random.Random(1), lambda: None)), Place(topic, 0)
+        health, place = Health(settings, SourceSelection(settings, random.Random(1), lambda: None)), Place(topic, 0)
         seen: list[dict[int, int | None]] = []
         monkeypatch.setattr(health, "judge", lambda watermarks: seen.append(dict(watermarks)))
 

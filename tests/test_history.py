@@ -24,11 +24,11 @@ from common.records import checksum
 from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
-from replicator.choice import Choice
 from replicator.clients import Clients
 from replicator.history import Copied, check_history
 from replicator.plan import Planner
 from replicator.run import Engine
+from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, unique
@@ -49,7 +49,7 @@ class Copies:
 
 def planner(settings: Settings) -> Planner:
     """As stage one makes it."""
-    return Planner(settings, Clients(settings), Choice(settings, random.Random(1), lambda: None), Pulse("replicator"), lambda: False)
+    return Planner(settings, Clients(settings), SourceSelection(settings, random.Random(1), lambda: None), Pulse("replicator"), lambda: False)
 
 
 def watched(settings: Settings) -> tuple[Stage, Watch]:

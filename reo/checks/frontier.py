@@ -3,7 +3,7 @@
 While the service does not run, stage two's own start is asked (`deduplicator.start.Starter`), which reads frontiers, holds them against the
 destination's last records and says where a copy without one would begin; what it would commit is only shown. While it runs, its last records are on
 the move, and its start has looked at them: then only its frontiers are read. Either way stage one's question follows: does the source still have
-what comes next (`replicator.choice`).
+what comes next (`replicator.source_selection`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deduplicator.keeper import InGroup, KafkaKeeper
 from deduplicator.start import Starter, check_offsets, first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
-from replicator import choice, same
+from replicator import same, source_selection
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -102,7 +102,7 @@ def _source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mappi
     about = "source behind the frontier"
     if not settings.failover:
         try:
-            choice.only(settings, dict(sources), frontiers)
+            source_selection.inspect_single_source(settings, dict(sources), frontiers)
             yield ok(about, "it is the topic that was copied, and has all that is not copied yet")
         except ReoError as wrong:
             yield failed(about, wrong)
@@ -113,8 +113,8 @@ def _source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mappi
         try:
             if isinstance(seen, ReoError):
                 raise seen
-            choice.check_offsets(seen, frontiers)
-            choice.check_history(seen, frontiers)
+            source_selection.check_offsets(seen, frontiers)
+            source_selection.check_history(seen, frontiers)
             yield ok(about, f"has the copy's last records ({same.check(seen, frontiers, lambda: None)} compared)")
         except ReoError as wrong:
             for_good = isinstance(wrong, Stop) and not isinstance(wrong, ClusterUnreachable)

@@ -44,37 +44,37 @@ class Behind(ReoError):
     """The candidate does not have yet what was copied already; time mends it."""
 
 
-class Choice:
+class SourceSelection:
     """Remembers which candidate is copied from and how often it was another one, and which were refused when it was chosen.
 
     With a `memory`, a file of the service, also a process that is started again knows the first two: it goes on with the same candidate, and
     `source.max_failovers` counts for the service.
     """
 
-    def __init__(self, settings: Settings, chance: Chance, alive: Callable[[], None], memory: Path | None = None) -> None:
+    def __init__(self, settings: Settings, chance: Chance, on_progress: Callable[[], None], state_file: Path | None = None) -> None:
         self.settings = settings
-        self.alive = alive
-        self.memory = memory
+        self.on_progress = on_progress
+        self.state_file = state_file
         self.initial = chance.randrange(len(settings.sources)) if settings.values["source.randomize_initial"] else 0
         self.current: int | None = None
         self.refused: set[int] = set()
         self.failovers = 0
-        if memory and memory.exists():
-            self.current, self.failovers = orjson.loads(memory.read_bytes())
+        if state_file and state_file.exists():
+            self.current, self.failovers = orjson.loads(state_file.read_bytes())
 
-    def choose(self, prepared: Sources, frontiers: Frontiers) -> Look | None:
+    def select_source(self, prepared: Sources, frontiers: Frontiers) -> Look | None:
         """The source of the next run, or None when none can be copied from now. A Stop when a restart would find the same."""
         if not self.settings.failover:
-            return only(self.settings, prepared, frontiers)
+            return inspect_single_source(self.settings, prepared, frontiers)
         found = candidates.looks(self.settings)
         reasons: dict[int, ReoError] = {number: seen for number, seen in enumerate(found) if isinstance(seen, ReoError)}
-        fit = {number: _noted(seen) for number, seen in enumerate(found) if isinstance(seen, Look)}
-        chosen = self._first(fit, prepared, frontiers, reasons)
+        fit = {number: _record_watermark(seen) for number, seen in enumerate(found) if isinstance(seen, Look)}
+        chosen = self._first_usable(fit, prepared, frontiers, reasons)
         self.refused = {number for number, reason in reasons.items() if isinstance(reason, Stop) and not isinstance(reason, ClusterUnreachable)}
         for number, reason in reasons.items():
-            self._say(number, reason)
+            self._report_refusal(number, reason)
         if chosen is not None:
-            self._take(chosen)
+            self._switch_to(chosen)
             return fit[chosen]
         SOURCE_UNHEALTHY.inc()
         if len(self.refused) == len(found):
@@ -83,17 +83,17 @@ class Choice:
                                 + "; ".join(f"{self._name(number)}: {reason}" for number, reason in sorted(reasons.items())))
         return None
 
-    def _first(self, fit: dict[int, Look], prepared: Sources, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
+    def _first_usable(self, fit: dict[int, Look], prepared: Sources, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
         """The first in order that passes; what does not leaves `fit`, with its reason."""
         for number in list(fit):
-            self._tried(number, fit, reasons, lambda seen: check_offsets(seen, frontiers))
+            self._passes(number, fit, reasons, lambda seen: check_offsets(seen, frontiers))
         while True:
             watermarks = {number: seen.watermark for number, seen in fit.items()}
-            first = first_near(self._order(), watermarks, self.settings.number("source.offset_lag_threshold"))
-            if first is None or self._tried(first, fit, reasons, lambda seen: _check_same(seen, prepared, frontiers, self.alive)):
+            first = first_within_threshold(self._order(), watermarks, self.settings.number("source.offset_lag_threshold"))
+            if first is None or self._passes(first, fit, reasons, lambda seen: _check_same(seen, prepared, frontiers, self.on_progress)):
                 return first
 
-    def _tried(self, number: int, fit: dict[int, Look], reasons: dict[int, ReoError], check: Callable[[Look], None]) -> bool:
+    def _passes(self, number: int, fit: dict[int, Look], reasons: dict[int, ReoError], check: Callable[[Look], None]) -> bool:
         try:
             check(fit[number])
         except ReoError as reason:
@@ -106,7 +106,7 @@ class Choice:
         begin = self.initial if self.current is None else self.current
         return [(begin + step) % len(self.settings.sources) for step in range(len(self.settings.sources))]
 
-    def _take(self, number: int) -> None:
+    def _switch_to(self, number: int) -> None:
         """Note it; SourceRefused when it is one change too many."""
         SOURCE_CONNECTIONS.labels(self._name(number)).inc()
         if self.current is not None and number != self.current:
@@ -118,12 +118,12 @@ class Choice:
             SOURCE_SWITCHES.labels(self._name(number)).inc()
             log.warning("failover number %d: from %s to %s", self.failovers, self._name(self.current), self._name(number))
         self.current = number
-        if self.memory:
-            written = self.memory.with_suffix(".new")
+        if self.state_file:
+            written = self.state_file.with_suffix(".new")
             written.write_bytes(orjson.dumps([self.current, self.failovers]))
-            written.replace(self.memory)
+            written.replace(self.state_file)
 
-    def _say(self, number: int, reason: ReoError) -> None:
+    def _report_refusal(self, number: int, reason: ReoError) -> None:
         if number in self.refused:
             SOURCE_REFUSED.labels(self._name(number)).inc()
             log.error("source candidate %s is refused: %s", self._name(number), reason)
@@ -134,19 +134,19 @@ class Choice:
         return self.settings.sources[number].bootstrap_servers
 
 
-def first_near(order: list[int], watermarks: Mapping[int, int], threshold: int) -> int | None:
+def first_within_threshold(order: list[int], watermarks: Mapping[int, int], threshold: int) -> int | None:
     """The first in order that is not more than `threshold` behind the furthest; None when there is none at all."""
     furthest = max(watermarks.values(), default=0)
     return next((number for number in order if number in watermarks and furthest - watermarks[number] <= threshold), None)
 
 
-def only(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
+def inspect_single_source(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
     """Single mode: this one or a Stop. Its identity comes first: the offsets of another topic are of no interest."""
     _check_identities(prepared, frontiers)
     seen = candidates.look(settings, prepared)
     if isinstance(seen, ReoError):
         raise seen
-    _noted(seen)
+    _record_watermark(seen)
     try:
         _check_single(seen, frontiers)
     except SourceTruncated:
@@ -184,7 +184,7 @@ def check_history(seen: Look, frontiers: Frontiers) -> None:
         consumer.close()
 
 
-def _noted(seen: Look) -> Look:
+def _record_watermark(seen: Look) -> Look:
     """For the metric: stage one's alone, because what stage two saw at its own start would be taken for the newest while stage one is started again."""
     SOURCE_HIGH_WATERMARK.labels(seen.settings.source.bootstrap_servers).set(seen.watermark)
     return seen
@@ -211,11 +211,11 @@ def check_offsets(seen: Look, frontiers: Frontiers) -> None:
                          "it is behind, was truncated, or was recreated")
 
 
-def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, alive: Callable[[], None]) -> None:
+def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, on_progress: Callable[[], None]) -> None:
     """Conditions 4 and 5."""
     if seen.sources != prepared:
         permissions.check(seen.settings, "run replicator")
         topics.prepare(seen.settings)
     check_history(seen, frontiers)
-    compared = same.check(seen, frontiers, alive)
+    compared = same.check(seen, frontiers, on_progress)
     log.info("source candidate %s has the copy's last records (%d compared)", seen.settings.source.bootstrap_servers, compared)
