@@ -1,7 +1,7 @@
 """Identical upstreams: clusters that have the same topics with the same records at the same offsets, copied from one at a time (`source.mode=failover`).
 
 Each has an identity of its own, so an identity cannot say what was copied. The records can: stage one begins a run on a candidate only when the
-copy's last records are that candidate's (`replicator.same`), whether it copied from it before or not. So nothing has to be remembered of candidates.
+copy's last records are that candidate's (`replicator.tail_comparison`), whether it copied from it before or not. So nothing has to be remembered of candidates.
 A frontier names the copied topic by its name alone (`copied_identity`), and which candidate it was does not matter to stage two.
 
 Stage two and the command line ask the source little: how many partitions it has, where a first frontier begins. Any candidate tells them

@@ -10,7 +10,7 @@ In the order in which a record passes:
     source_selection.py  which cluster it copies from, and whether it may
     history.py       whether it still has the last records that were copied
     invisible.py     writing down how far the source has nothing to copy
-    same.py          whether that cluster's records are those that were copied
+    tail_comparison.py   whether that cluster's records are those that were copied
     health.py        the other candidates while a run lives
     watch.py         live positions while a run lives, and the reasons to end it
     session.py       the JVM; archive.py its classes, mapped instead of read; jvm.py its options

@@ -9,7 +9,7 @@ from common.kafka_clients import admin, reader
 from common.settings import Settings
 from replicator.invisible import Notes
 
-A_LOOK = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
+SINGLE_RECORD_FETCH = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
 """A reader here looks at one record of each partition, often in the midst of millions: what it fetches further is thrown away, and cost 200 MB."""
 
 
@@ -18,15 +18,15 @@ class Clients:
 
     def __init__(self, settings: Settings) -> None:
         self.destination_admin: AdminClient = admin(settings.destination, settings)
-        self.frontier_reader: Consumer = reader(settings.destination, settings, **A_LOOK)
+        self.frontier_reader: Consumer = reader(settings.destination, settings, **SINGLE_RECORD_FETCH)
         self.notes = Notes(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer
         self.source = ""
-        self.turn_to(settings)
+        self.use_source(settings)
 
-    def turn_to(self, settings: Settings) -> None:
+    def use_source(self, settings: Settings) -> None:
         """Ask this source from now on."""
         if self.source != settings.source.bootstrap_servers:
             self.source = settings.source.bootstrap_servers
-            self.source_admin, self.source_reader = admin(settings.source, settings), reader(settings.source, settings, **A_LOOK)
+            self.source_admin, self.source_reader = admin(settings.source, settings), reader(settings.source, settings, **SINGLE_RECORD_FETCH)

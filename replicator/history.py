@@ -30,15 +30,15 @@ from common.routes import Place
 from common.settings import Settings
 
 
-class Copied(NamedTuple):
+class LastCopied(NamedTuple):
     """What a frontier says of the source's history."""
 
     last_record: LastRecord
-    nothing_up_to: int
+    empty_up_to: int
     """No record was visible behind it up to this source offset."""
 
 
-def check_history(settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, Copied]) -> None:
+def check_history(settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, LastCopied]) -> None:
     """By source partition; SourceTruncated with the first one that differs, ClusterUnreachable when it cannot be told now."""
     records = _firsts(settings, reader, {place: last.source_offset for place, (last, _) in copied.items()})
     missing = {place for place, (last, _) in copied.items() if not _is_at(records[place], last.source_offset)}
@@ -51,12 +51,12 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
         elif ends[place] <= last.source_offset or not topics.compacted(client, settings.source, place.topic):
             raise _lost(place, f"no record at offset {last.source_offset} any more, which was the last one copied")
     following = {place: max(last.source_offset + 1, begins.get(place, 0)) for place, (last, _) in copied.items()}
-    _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].nothing_up_to}, copied)
+    _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to}, copied)
 
 
-def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping[Place, int], copied: Mapping[Place, Copied]) -> None:
+def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping[Place, int], copied: Mapping[Place, LastCopied]) -> None:
     for place, record in _firsts(settings, reader, begins).items():
-        if record is not None and record.offset() <= copied[place].nothing_up_to:
+        if record is not None and record.offset() <= copied[place].empty_up_to:
             raise _lost(place, f"a record at offset {record.offset()}, where there was none when what is before it was copied")
 
 

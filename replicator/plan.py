@@ -19,7 +19,7 @@ from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
-from replicator import same
+from replicator import tail_comparison
 from replicator.clients import Clients
 from replicator.run import Plan
 from replicator.source_selection import SourceSelection
@@ -56,7 +56,7 @@ class Planner:
             frontiers = {place: commit.frontier for place, commit in commits.items()}
             chosen = self.selection.select_source(prepared, frontiers)
             if chosen is not None:
-                self.clients.turn_to(chosen.settings)
+                self.clients.use_source(chosen.settings)
                 return self._on(chosen, frontiers)
             wait(backoff_s, self.pulse, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
@@ -69,7 +69,7 @@ class Planner:
             route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}
         return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
-                    self._batch_bytes_max(frontiers), same.copied(chosen.sources, frontiers))
+                    self._batch_bytes_max(frontiers), tail_comparison.list_last_copied(chosen.sources, frontiers))
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination

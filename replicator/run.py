@@ -26,7 +26,7 @@ from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
 from replicator.condition import filtered
-from replicator.history import Copied
+from replicator.history import LastCopied
 
 State = Literal["planned", "running", "drained", "done"]
 Event = Literal["started", "failed", "superseded", "hole", "stalled", "truncated", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
@@ -72,7 +72,7 @@ class Plan:
     """By intermediate partition, the source offset that is written first."""
     batch_bytes_max: int
     """The largest max.message.bytes of the intermediate topics."""
-    copied: dict[Place, Copied] = field(default_factory=dict)
+    copied: dict[Place, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
     def at_source(self) -> dict[Place, Place]:

@@ -9,7 +9,7 @@ With failover every candidate is looked at before every run, also the one that w
 2. it still has what comes after the frontier, and is itself as far as the copy,
 3. it is not behind another one by more than `source.offset_lag_threshold`,
 4. its topics can hold an exact copy (`topics.prepare`: no cycle, sizes, partitions),
-5. its records are the copy's (`replicator.same`).
+5. its records are the copy's (`replicator.tail_comparison`).
 
 The first that may, beginning with the one copied from last, then round the list, is taken. What 2, 4 or 5 refuse is refused loudly, each time, and is no
 measure for the lag of others. When all are refused, none of them silent or only behind, the service ends (SourceRefused). Otherwise it waits.
@@ -32,8 +32,8 @@ from common.machine import Chance
 from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
 from common.routes import Place
 from common.settings import Settings
-from replicator import history, same
-from replicator.clients import A_LOOK
+from replicator import history, tail_comparison
+from replicator.clients import SINGLE_RECORD_FETCH
 
 log = logging.getLogger(__name__)
 Frontiers = Mapping[Place, Frontier]
@@ -158,12 +158,12 @@ def inspect_single_source(settings: Settings, prepared: Sources, frontiers: Fron
 
 
 def _check_identities(sources: Sources, frontiers: Frontiers) -> None:
-    for route, _, frontier in same.of_routes(sources, frontiers):
+    for route, _, frontier in tail_comparison.match_routes(sources, frontiers):
         topics.check_identity(frontier.source_identity, sources[route])
 
 
 def _check_single(seen: Look, frontiers: Frontiers) -> None:
-    for _, place, frontier in same.of_routes(seen.sources, frontiers):
+    for _, place, frontier in tail_comparison.match_routes(seen.sources, frontiers):
         _check_beginning(seen, place, frontier)
         if seen.ends[place] <= frontier.rule.frontier:
             raise SourceTruncated(
@@ -174,10 +174,10 @@ def _check_single(seen: Look, frontiers: Frontiers) -> None:
 
 def check_history(seen: Look, frontiers: Frontiers) -> None:
     """SourceTruncated when this cluster does not have the last records that were copied."""
-    copied = same.copied(seen.sources, frontiers)
+    copied = tail_comparison.list_last_copied(seen.sources, frontiers)
     if not copied:
         return
-    consumer = reader(seen.settings.source, seen.settings, **A_LOOK)
+    consumer = reader(seen.settings.source, seen.settings, **SINGLE_RECORD_FETCH)
     try:
         history.check_history(seen.settings, admin(seen.settings.source, seen.settings), consumer, copied)
     finally:
@@ -202,7 +202,7 @@ def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
 
 def check_offsets(seen: Look, frontiers: Frontiers) -> None:
     """Conditions 1 and 2 of a candidate that answers."""
-    for _, place, frontier in same.of_routes(seen.sources, frontiers):
+    for _, place, frontier in tail_comparison.match_routes(seen.sources, frontiers):
         if place not in seen.ends:
             raise Behind(f"{place} does not exist there")
         _check_beginning(seen, place, frontier)
@@ -217,5 +217,5 @@ def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, on_progress
         permissions.check(seen.settings, "run replicator")
         topics.prepare(seen.settings)
     check_history(seen, frontiers)
-    compared = same.check(seen, frontiers, on_progress)
+    compared = tail_comparison.compare_tails(seen, frontiers, on_progress)
     log.info("source candidate %s has the copy's last records (%d compared)", seen.settings.source.bootstrap_servers, compared)

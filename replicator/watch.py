@@ -25,7 +25,7 @@ from common.positions import Committed
 from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
-from replicator import history, same
+from replicator import history, tail_comparison
 from replicator.clients import Clients
 from replicator.invisible import Gap
 from replicator.run import Event, Plan
@@ -91,7 +91,7 @@ class Watch:
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     began: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions before the run."""
-    copied: dict[Place, history.Copied] = field(init=False)
+    copied: dict[Place, history.LastCopied] = field(init=False)
     """By source partition, what was copied last as of the sample before."""
     doubtful: dict[Place, int] = field(default_factory=dict)
     """After something with which a loss can begin, the source offset up to which records were written before it: they can be copied since."""
@@ -181,7 +181,7 @@ class Watch:
             ends = positions.ends(self.clients.source_admin, short, timeout_s=request_timeout_s(self.settings))
             short = {there for place, there in self.at_source.items() if there in short and ends[there] < self.positions[place]}
         frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
-        copied = same.copied(self.plan.sources, frontiers)
+        copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
         if short or leader_epochs != self.leader_epochs or machine.monotonic() > self.sampled_at + OUTAGE_S:
             self._check_history(self.copied)
             self.doubtful = dict(self.positions)
@@ -192,7 +192,7 @@ class Watch:
         self.leader_epochs, self.sampled_at = leader_epochs, machine.monotonic()
         return bool(short)
 
-    def _check_history(self, copied: dict[Place, history.Copied]) -> None:
+    def _check_history(self, copied: dict[Place, history.LastCopied]) -> None:
         history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, copied)
 
     def _move(self, place: Place, sample: Sample, now: float) -> None:

@@ -18,8 +18,8 @@ from common.routes import Place
 from common.settings import load
 from common.topics import Topic
 from replicator.health import Health, judged
-from replicator.same import Placed, held
 from replicator.source_selection import SourceSelection, first_within_threshold, inspect_single_source
+from replicator.tail_comparison import TailRecord, compare_tail
 
 PLACE = Place("t", 0)
 GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "d:1", "REO_SOURCE_MODE": "failover"}
@@ -119,20 +119,20 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     assert health.judge({0: None, 1: 5000}) is None
 
 
-def placed(*offsets: int) -> list[Placed]:
+def placed(*offsets: int) -> list[TailRecord]:
     """Records whose content is their offset."""
-    return [Placed(offset, (b"%d" % offset, b"", [], offset)) for offset in offsets]
+    return [TailRecord(offset, (b"%d" % offset, b"", [], offset)) for offset in offsets]
 
 
-def moved(records: list[Placed], by: int) -> list[Placed]:
+def moved(records: list[TailRecord], by: int) -> list[TailRecord]:
     """The same records at other offsets."""
-    return [Placed(record.offset + by, record.content) for record in records]
+    return [TailRecord(record.offset + by, record.content) for record in records]
 
 
 def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
     """Offsets at the destination are others, the stretches may be of different length, and gaps are legal on either side."""
-    assert held(PLACE, moved(placed(3, 5, 6, 9), 100), placed(5, 6, 9), 9) == 3
-    assert held(PLACE, placed(9), placed(3, 5, 6, 9), 9) == 1
+    assert compare_tail(PLACE, moved(placed(3, 5, 6, 9), 100), placed(5, 6, 9), 9) == 3
+    assert compare_tail(PLACE, placed(9), placed(3, 5, 6, 9), 9) == 1
 
 
 @pytest.mark.parametrize(("there", "why"), [
@@ -143,13 +143,13 @@ def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
     (placed(3, 5, 7, 9), "at offset 7 is not the one that was copied"),
     (placed(4, 5, 6, 9), "at offset 4 is not the one that was copied"),
     (placed(3, 6, 9), "at offset 3 is not the one that was copied"),
-    ([*placed(3, 5, 6), Placed(9, (b"9", b"", [("h", b"")], 9))], "at offset 9 is not the one that was copied"),
-    ([*placed(3, 5, 6), Placed(9, (b"9", b"", [], 8))], "at offset 9 is not the one that was copied"),
+    ([*placed(3, 5, 6), TailRecord(9, (b"9", b"", [("h", b"")], 9))], "at offset 9 is not the one that was copied"),
+    ([*placed(3, 5, 6), TailRecord(9, (b"9", b"", [], 8))], "at offset 9 is not the one that was copied"),
 ])
-def test_a_difference_is_refused(there: list[Placed], why: str) -> None:
+def test_a_difference_is_refused(there: list[TailRecord], why: str) -> None:
     """Another record, a missing one, the right ones at other offsets, other headers, another timestamp."""
     with pytest.raises(SourceRefused, match=why):
-        held(PLACE, placed(3, 5, 6, 9), there, 9)
+        compare_tail(PLACE, placed(3, 5, 6, 9), there, 9)
 
 
 def test_candidates_are_separated_by_semicolons() -> None:

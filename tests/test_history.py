@@ -25,7 +25,7 @@ from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
 from replicator.clients import Clients
-from replicator.history import Copied, check_history
+from replicator.history import LastCopied, check_history
 from replicator.plan import Planner
 from replicator.run import Engine
 from replicator.source_selection import SourceSelection
@@ -130,7 +130,7 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
                      "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
     consumer = reader(settings.source, settings)
     try:
-        check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): Copied(last, max(frontier, last.source_offset))})
+        check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))})
     finally:
         consumer.close()
 

@@ -25,7 +25,7 @@ from deduplicator.keeper import InGroup, KafkaKeeper
 from deduplicator.start import Starter, check_offsets, first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import Stand
-from replicator import same, source_selection
+from replicator import source_selection, tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -115,7 +115,7 @@ def _source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mappi
                 raise seen
             source_selection.check_offsets(seen, frontiers)
             source_selection.check_history(seen, frontiers)
-            yield ok(about, f"has the copy's last records ({same.check(seen, frontiers, lambda: None)} compared)")
+            yield ok(about, f"has the copy's last records ({tail_comparison.compare_tails(seen, frontiers, lambda: None)} compared)")
         except ReoError as wrong:
             for_good = isinstance(wrong, Stop) and not isinstance(wrong, ClusterUnreachable)
             refused += for_good
