@@ -1,6 +1,6 @@
 """Filters: which records are copied at all. They hold for every topic of the service.
 
-    filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.condition`)
+    filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.sql_filter`)
     filter.function   a Python function `module:function`, called with a `SourceRecord`, that returns a bool; stage two (`deduplicator.sieve`)
 
 A record that stage one leaves out is never sent, and leaves no trace: the frontier stays at the last record that was. One that stage two leaves out is

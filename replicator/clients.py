@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from common.kafka_clients import admin, reader
 from common.settings import Settings
-from replicator.invisible import Notes
+from replicator.read_up_to_writer import ReadUpToWriter
 
 SINGLE_RECORD_FETCH = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
 """A reader here looks at one record of each partition, often in the midst of millions: what it fetches further is thrown away, and cost 200 MB."""
@@ -19,7 +19,7 @@ class Clients:
     def __init__(self, settings: Settings) -> None:
         self.destination_admin: AdminClient = admin(settings.destination, settings)
         self.frontier_reader: Consumer = reader(settings.destination, settings, **SINGLE_RECORD_FETCH)
-        self.notes = Notes(settings)
+        self.read_up_to_writer = ReadUpToWriter(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer
         self.source = ""

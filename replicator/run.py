@@ -25,8 +25,8 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
-from replicator.condition import filtered
 from replicator.history import LastCopied
+from replicator.sql_filter import apply_filter
 
 State = Literal["planned", "running", "drained", "done"]
 Event = Literal["started", "failed", "superseded", "hole", "stalled", "truncated", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
@@ -119,7 +119,7 @@ def start(spark: SparkSession, plan: Plan) -> Query:
     """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
     settings, at_source = plan.settings, plan.at_source()
     records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
-    wrapped = wrap.wrapped(filtered(records, settings.text("filter.sql")), plan.identities, plan.epoch)
+    wrapped = wrap.wrap_records(apply_filter(records, settings.text("filter.sql")), plan.identities, plan.epoch)
     writer = intermediate.writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
@@ -141,7 +141,7 @@ def ended(query: Query) -> Event | None:
     if "RecordTooLargeException" in str(failure):
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")
-    if unfit := wrap.refusal(_text(failure)):
+    if unfit := wrap.find_refused_record(_text(failure)):
         raise unfit
     refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _text(failure))
     if refused:  # the value is not repeated: it may be a secret

@@ -1,7 +1,7 @@
 """The JVM: a Spark session with a slot per partition, without the services that a copy does not need.
 
 By default it is in local mode, and all work is done in it. With `replicator.master` it is the driver of executors elsewhere, which do the
-work (`replicator.masters`). Either way a failed task fails its query at once and a new run begins at the frontier (`spark.task.maxFailures`, 1 in local
+work (`replicator.spark_master`). Either way a failed task fails its query at once and a new run begins at the frontier (`spark.task.maxFailures`, 1 in local
 mode): Spark's own retry writes again all that its batch has written, which is minutes. The tasks of an executor that is lost Spark does
 begin again by itself, in the same batch with the same numbers: what they repeat are duplicates to the rule.
 
@@ -28,18 +28,18 @@ from common import client_options, spark_options
 from common.children import kill_children
 from common.errors import StageFailed
 from common.settings import Settings
-from replicator import condition, jvm, masters, memory, run
+from replicator import jvm, memory, run, spark_master, sql_filter
 from replicator.run import Plan, Query
 
 log = logging.getLogger(__name__)
 
 
-def configuration(settings: Settings, partitions: int) -> dict[str, str]:
+def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """What Spark is told; raw options stand last and win."""
     folder = Path(tempfile.gettempdir())
     log_option = jvm.log_option(folder, settings.text("log.format"), jvm.DRIVER)
     heap_mb = memory.heap_mb(settings, partitions)
-    slots = masters.slots_for(partitions)
+    slots = spark_master.count_slots(partitions)
     return {
         "spark.master": settings.text("replicator.master") or f"local[{slots}]",
         "spark.app.name": settings.application,
@@ -57,7 +57,7 @@ def configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.reason`
         "spark.sql.streaming.stopTimeout": "5s",
         "spark.kafka.consumer.cache.capacity": str(max(64, slots)),  # one for each partition; beyond it, each look at the pool is a warning
-        **masters.configuration(settings, partitions),
+        **spark_master.build_configuration(settings, partitions),
         **settings.options(spark_options.SETTING),
     }
 
@@ -65,18 +65,18 @@ def configuration(settings: Settings, partitions: int) -> dict[str, str]:
 def start(settings: Settings, partitions: int) -> SparkSession:
     """Start the JVM; takes some seconds."""
     builder = SparkSession.builder
-    for key, value in configuration(settings, partitions).items():
+    for key, value in build_configuration(settings, partitions).items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-        _say_unknown_options(spark, settings)
-        condition.check(spark, settings.text("filter.sql"))
+        _warn_of_unknown_options(spark, settings)
+        sql_filter.check_condition(spark, settings.text("filter.sql"))
     except (PySparkRuntimeError, Py4JError) as failed:
         raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
     return spark
 
 
-def _say_unknown_options(spark: SparkSession, settings: Settings) -> None:
+def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
     """Kafka's Java client reads what it knows and ignores the rest; a mistyped option would be ignored too. (A plug-in of the client may have its own.)"""
     for name, config in (("source.consumer_options", "consumer.ConsumerConfig"), ("intermediate.producer_options", "producer.ProducerConfig")):
         given = settings.options(name)

@@ -21,11 +21,11 @@ from common.process import Stopping
 from common.pulse import Pulse
 from common.routes import Place
 from common.settings import Settings
-from replicator import masters, run, session
+from replicator import run, session, spark_master
 from replicator.clients import Clients
 from replicator.health import Health
-from replicator.invisible import Gap
 from replicator.plan import Planner, wait
+from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.source_selection import SourceSelection
 from replicator.watch import Watch
@@ -81,7 +81,7 @@ class Stage:
         if not self._has_slots():
             self._to("stopped")
             return
-        slots = masters.slots_for(self.partitions)
+        slots = spark_master.count_slots(self.partitions)
         if slots < len(plan.starts):
             raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
         log.info("run with epoch %(epoch)d begins at %(starts)s", {"epoch": plan.epoch, "starts": plan.starts})
@@ -193,10 +193,10 @@ class Stage:
         """All is copied, so there is nothing behind the frontiers up to the ends: have stage two commit that."""
         ends, at_source = self.read if self.nothing_passes else self.targets, plan.at_source()
         begins = positions.beginnings(self.clients.source_admin, at_source.values())
-        gaps = {place: Gap(start - 1, ends[place]) for place, start in plan.starts.items()
+        gaps = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
                 if ends.get(place, 0) > start and (self.nothing_passes or begins[at_source[place]] <= start)}
-        self.clients.notes.write(plan.epoch, plan.identities, gaps)
-        self.clients.notes.flush()
+        self.clients.read_up_to_writer.write(plan.epoch, plan.identities, gaps)
+        self.clients.read_up_to_writer.flush()
         deadline = machine.monotonic() + WRITTEN_DOWN_S
         while gaps and machine.monotonic() < deadline and not self.stopping():
             self.pulse.beat()

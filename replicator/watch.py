@@ -27,7 +27,7 @@ from common.routes import Place, Route
 from common.settings import Settings
 from replicator import history, tail_comparison
 from replicator.clients import Clients
-from replicator.invisible import Gap
+from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan
 
 log = logging.getLogger(__name__)
@@ -236,10 +236,10 @@ class Watch:
 
     def _write_down(self, sample: Sample) -> None:
         if not self.settings.stop_at_end:  # there the stage does it when everything is copied
-            self.clients.notes.write(self.plan.epoch, self.plan.identities, self._gaps(sample))
+            self.clients.read_up_to_writer.write(self.plan.epoch, self.plan.identities, self._gaps(sample))
 
-    def _gaps(self, sample: Sample) -> dict[Place, Gap]:
-        """Where stage two has committed all that was written, and nothing to copy is left from its frontier up to an offset (`replicator.invisible`)."""
+    def _gaps(self, sample: Sample) -> dict[Place, EmptyRange]:
+        """The partitions where stage two has committed all that was written, and the source has nothing to copy behind the frontier, up to an offset."""
         found = {}
         for place, commit in sample.commits.items():
             there, frontier = self.at_source[place], commit.frontier.rule.frontier
@@ -248,7 +248,7 @@ class Watch:
             is_looked_at = self.filters or sample.source_beginnings[there] <= frontier + 1 == self.positions[place]
             end = self.read.get(there, 0) if self.filters else self.nothing_until.get(place, 0)
             if is_read and is_accepted and is_looked_at and end <= sample.source_ends[there].offset:
-                found[place] = Gap(frontier, end)
+                found[place] = EmptyRange(frontier, end)
         return found
 
     def _open(self, place: Place, sample: Sample, now: float) -> int:

@@ -10,9 +10,9 @@ there are more.
 refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.session`),
 because across batches it is not unique. Here it must not be: it starts again with every batch, and `b` tells batches apart.
 
-A record is refused here when stage two could not have its headers' names as they are at the source (`_refused`), or when Spark has changed its timestamp
-(`_too_old`); one whose timestamp it cannot hold at all it refuses itself. The expression is one for which Spark makes
-code (`exists` is not, and with it nothing of the plan is), and of a record without headers it asks no more than whether it has any.
+The query fails at a record whose header names stage two could not read unchanged (`_refuse_header_names`), and at one whose timestamp Spark has changed
+(`_refuse_old_timestamps`). At a timestamp that Spark cannot hold at all, Spark's own source fails. Spark generates code for this expression; with `exists` it
+would generate code for no part of the plan. For a record without headers the expression only asks whether there are any.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ GREGORIAN_MS = -12_219_292_800_000
 """1582-10-15T00:00:00Z. Spark takes what is before it for a date of the Julian calendar, and moves it by days (measured)."""
 
 
-def wrapped(records: DataFrame, identities: Mapping[Route, str], epoch: int) -> DataFrame:
+def wrap_records(records: DataFrame, identities: Mapping[Route, str], epoch: int) -> DataFrame:
     """The records as the intermediate topics take them: key, value, headers, partition, topic."""
-    own = f.coalesce(_too_old(), _refused(), f.col("headers"), f.array().cast(HEADERS_TYPE))
-    header = f.struct(f.lit(origin.HEADER).alias("key"), _origin(epoch, identities).alias("value"))
+    own = f.coalesce(_refuse_old_timestamps(), _refuse_header_names(), f.col("headers"), f.array().cast(HEADERS_TYPE))
+    header = f.struct(f.lit(origin.HEADER).alias("key"), _build_origin(epoch, identities).alias("value"))
     with _without_ansi(records.sparkSession):
         return records.select("key", "value", f.concat(own, f.array(header)).alias("headers"), "partition",
-                              _by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
+                              _choose_by_topic(identities, lambda route: route.intermediate_topic).alias("topic"))
 
 
 @contextmanager
@@ -59,37 +59,37 @@ def _without_ansi(session: SparkSession) -> Iterator[None]:
         session.conf.set(ANSI, before)
 
 
-def _too_old() -> Column:
+def _refuse_old_timestamps() -> Column:
     """NULL, or the failure of the query."""
-    return f.when(f.col("timestamp") < f.timestamp_millis(f.lit(GREGORIAN_MS)), f.raise_error(_where(TOO_OLD)))
+    return f.when(f.col("timestamp") < f.timestamp_millis(f.lit(GREGORIAN_MS)), f.raise_error(_record_position(TOO_OLD)))
 
 
-def _where(said: str) -> Column:
-    return _text(f"{said} ", f.col("topic"), "-", f.col("partition"), " at offset ", f.col("offset"))
+def _record_position(said: str) -> Column:
+    return _concat(f"{said} ", f.col("topic"), "-", f.col("partition"), " at offset ", f.col("offset"))
 
 
-def _refused() -> Column:
+def _refuse_header_names() -> Column:
     """NULL, or the failure of the query: at a name with a NUL, which librdkafka hands out as a C string that ends there, and at one with U+FFFD, which is what
     Kafka's Java client reads in place of bytes that are not UTF-8 (`RecordHeader.key`).
     """
     names = f.concat_ws("", f.col("headers.key"))
     changed = f.contains(names, f.lit("\0")) | f.contains(names, f.lit("\ufffd"))
-    return f.when(f.col("headers").isNotNull() & changed, f.raise_error(_where(REFUSED)))
+    return f.when(f.col("headers").isNotNull() & changed, f.raise_error(_record_position(REFUSED)))
 
 
-def refusal(failure: str) -> RecordRefused | None:
+def find_refused_record(failure: str) -> RecordRefused | None:
     """The error for a query that failed at a record which cannot be carried unchanged; None for any other failure."""
     why = {REFUSED: "it holds a NUL, or is not UTF-8 (or holds U+FFFD, which is what Java reads in place of that)", TOO_OLD: "it would arrive with another one"}
     found = re.search(rf"({'|'.join(map(re.escape, why))}) (\S+)-(\d+) at offset (\d+)", failure)
     if found is None:
-        return _overflow(failure)
+        return _find_timestamp_overflow(failure)
     said, topic, partition, offset = found.groups()
     return RecordRefused(f"{found[0]}: {why[said]}. Neither it "
                          "nor what follows it was written; nothing is lost. To go on without this record, leave it out, for example with "
                          f"filter.sql=\"not (topic = '{topic}' and partition = {partition} and offset = {offset})\"", names_the_record=True)
 
 
-def _overflow(failure: str) -> RecordRefused | None:
+def _find_timestamp_overflow(failure: str) -> RecordRefused | None:
     """For a timestamp that has no room in Spark's microseconds: its source fails, in front of any filter."""
     found = re.search(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value (-?\d+) that overflows", failure)
     if found is None:
@@ -101,19 +101,20 @@ def _overflow(failure: str) -> RecordRefused | None:
                          f"{partition}={int(offset) + 1}", names_the_record=True)
 
 
-def _by_topic(routes: Collection[Route], literal: Callable[[Route], str | bytearray]) -> Column:
+def _choose_by_topic(routes: Collection[Route], literal: Callable[[Route], str | bytearray]) -> Column:
     """A text, or bytes, that are the route's."""
     if len(routes) == 1:
         return f.lit(literal(next(iter(routes))))
     return f.element_at(f.create_map(*(f.lit(part) for route in routes for part in (route.source_topic, literal(route)))), f.col("topic"))
 
 
-def _origin(epoch: int, identities: Mapping[Route, str]) -> Column:
+def _build_origin(epoch: int, identities: Mapping[Route, str]) -> Column:
     sequence = f.monotonically_increasing_id().bitwiseAND(f.lit(SEQUENCE_BITS))
     numbers = (f.col("partition").cast("int"), f.col("timestampType").cast("tinyint"), f.col("offset"), f.unix_millis("timestamp"),
                f.unix_millis(f.current_timestamp()), sequence)
-    return f.concat(_by_topic(identities, lambda route: bytearray(origin.fixed(identities[route], epoch))), *(number.cast("binary") for number in numbers))
+    fixed = _choose_by_topic(identities, lambda route: bytearray(origin.fixed(identities[route], epoch)))
+    return f.concat(fixed, *(number.cast("binary") for number in numbers))
 
 
-def _text(*parts: str | Column) -> Column:
+def _concat(*parts: str | Column) -> Column:
     return f.concat(*(f.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))

@@ -100,7 +100,7 @@ def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, 
     kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}
             for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded, 1_048_588))]
-    return dict(zip(GUARDED, [*java, *made, session.configuration(loaded, 1)], strict=True))
+    return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))
 
 
 def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,12 @@ BESIDE_THE_HEAP_MB = 512
 POD = Path(__file__).with_name("executor-pod.yaml")
 
 
-def slots_for(partitions: int) -> int:
+def count_slots(partitions: int) -> int:
     """Real-Time Mode runs a task per partition at once; twice as many leave room for partitions that are added."""
     return max(8, 2 * partitions)
 
 
-def configuration(settings: Settings, partitions: int) -> dict[str, str]:
+def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """What Spark is told of the place where tasks run."""
     master = settings.text("replicator.master")
     if not master:
@@ -48,14 +48,14 @@ def _executors(settings: Settings, partitions: int) -> dict[str, str]:
 def _on_standalone(partitions: int) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, archive.jars())),
-        "spark.cores.max": str(slots_for(partitions)),  # without it an application takes the whole cluster
+        "spark.cores.max": str(count_slots(partitions)),  # without it an application takes the whole cluster
     }
 
 
 def _on_kubernetes(settings: Settings, partitions: int) -> dict[str, str]:
     return _own_jars() | {
         "spark.executor.instances": str(EXECUTORS),
-        "spark.executor.cores": str(slots_for(partitions) // EXECUTORS),
+        "spark.executor.cores": str(count_slots(partitions) // EXECUTORS),
         "spark.executor.memoryOverhead": f"{BESIDE_THE_HEAP_MB}m",
         "spark.executorEnv.REO_LOG_FORMAT": settings.text("log.format"),
         "spark.kubernetes.executor.request.cores": "1",

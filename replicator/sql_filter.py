@@ -21,20 +21,20 @@ COLUMNS = {"key": "binary", "value": "binary", "topic": "string", "partition": "
 """What Spark's Kafka source reads (Structured Streaming + Kafka Integration Guide)."""
 
 
-def filtered(records: DataFrame, condition: str) -> DataFrame:
+def apply_filter(records: DataFrame, condition: str) -> DataFrame:
     """The records for which the condition is true; all of them when it is empty. A record without headers has an empty array of them."""
     if not condition:
         return records
     return records.withColumn("headers", f.coalesce(f.col("headers"), f.array().cast(HEADERS_TYPE))).where(f.expr(condition))
 
 
-def check(spark: SparkSession, condition: str) -> None:
+def check_condition(spark: SparkSession, condition: str) -> None:
     """SettingsInvalid, with what Spark says, when the condition cannot be used."""
     if not condition:
         return
     nothing = spark.range(0).select(*(f.lit(None).cast(kind).alias(name) for name, kind in COLUMNS.items()))
     try:
-        plan = filtered(nothing, condition)._jdf.queryExecution().analyzed()
+        plan = apply_filter(nothing, condition)._jdf.queryExecution().analyzed()
     except PySparkException as refused:
         said = next(line for line in str(refused).splitlines() if line.strip())
         raise SettingsInvalid(f"filter.sql: Spark does not take {condition!r}: {said}") from None

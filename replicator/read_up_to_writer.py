@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 FLUSH_S = 5.0
 
 
-class Gap(NamedTuple):
+class EmptyRange(NamedTuple):
     """Source offsets of one partition of which there is nothing to copy."""
 
     frontier: int
@@ -39,16 +39,16 @@ class Gap(NamedTuple):
     """The first offset after the gap."""
 
 
-class Notes:
+class ReadUpToWriter:
     """Writes read-up-to records, each gap once; the producer is made for the first."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.producer: Producer | None = None
-        self.written: dict[Place, tuple[int, Gap]] = {}
+        self.written: dict[Place, tuple[int, EmptyRange]] = {}
         """With the epoch of the run that wrote it."""
 
-    def write(self, epoch: int, identities: Mapping[Route, str], gaps: Mapping[Place, Gap]) -> None:
+    def write(self, epoch: int, identities: Mapping[Route, str], gaps: Mapping[Place, EmptyRange]) -> None:
         """By intermediate partition, for the run with this epoch. What is not delivered is written again by a later run."""
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
         for place, gap in gaps.items():
