@@ -31,7 +31,7 @@ from replicator.run import Event
 from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
-Answers = Mapping[TopicPartition, Future[Any]]
+OffsetFutures = Mapping[TopicPartition, Future[Any]]
 NO_LEADER = (KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION)
 """What a client says by itself of partitions that have no leader, as it was told."""
 
@@ -45,22 +45,22 @@ class Health:
         several = len(settings.sources) > 1
         self.clients = [admin(cluster, settings) for cluster in settings.sources] if several else []
         self.interval_s = settings.number("source.healthcheck_interval_ms") / 1000
-        self.due = self.lagging_due = 0.0
-        self.asked: list[Answers] = []
+        self.next_round_at = self.next_lagging_at = 0.0
+        self.pending: list[OffsetFutures] = []
 
-    def verdict(self, places: Collection[Place]) -> Event | None:
+    def poll(self, places: Collection[Place]) -> Event | None:
         """`lost` or `lagging` when a round of answers says so; asks the next round when it is due."""
-        if self.asked and all(future.done() for answers in self.asked for future in answers.values()):
-            round_, self.asked = self.asked, []
-            return self.judge({number: self._watermark(number, answers) for number, answers in enumerate(round_)})
-        if self.clients and not self.asked and machine.monotonic() >= self.due:
-            self.due = machine.monotonic() + self.interval_s
+        if self.pending and all(future.done() for answers in self.pending for future in answers.values()):
+            round_, self.pending = self.pending, []
+            return self.evaluate_round({number: self._sum_stable_ends(number, answers) for number, answers in enumerate(round_)})
+        if self.clients and not self.pending and machine.monotonic() >= self.next_round_at:
+            self.next_round_at = machine.monotonic() + self.interval_s
             wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
-            self.asked = [client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
+            self.pending = [client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
                           for client in self.clients]
         return None
 
-    def _watermark(self, number: int, answers: Answers) -> int | None:
+    def _sum_stable_ends(self, number: int, answers: OffsetFutures) -> int | None:
         name = self.settings.sources[number].bootstrap_servers
         try:
             found = sum(answered(future.result()) for future in answers.values())
@@ -68,34 +68,34 @@ class Health:
             error = failed.args[0]
             SOURCE_ERRORS.labels(name, error.name()).inc()
             if error.code() > 0 or error.code() in NO_LEADER:  # it answers
-                self._renew(number, {place.topic for place in answers})
+                self._refresh_metadata(number, {place.topic for place in answers})
             return None
         SOURCE_HIGH_WATERMARK.labels(name).set(found)
         return found
 
-    def _renew(self, number: int, names: Iterable[str]) -> None:
+    def _refresh_metadata(self, number: int, names: Iterable[str]) -> None:
         with contextlib.suppress(KafkaException):  # the next round tells
             positions.renew(self.clients[number], names, request_timeout_s(self.settings))
 
-    def judge(self, watermarks: Mapping[int, int | None]) -> Event | None:
+    def evaluate_round(self, watermarks: Mapping[int, int | None]) -> Event | None:
         """One round's verdict on the candidate that is copied from."""
         current = self.selection.current
         assert current is not None
-        event = judged({number: mark for number, mark in watermarks.items() if number == current or number not in self.selection.refused}, current,
+        event = evaluate({number: mark for number, mark in watermarks.items() if number == current or number not in self.selection.refused}, current,
                        self.settings.number("source.offset_lag_threshold"))
         names = [cluster.bootstrap_servers for cluster in self.settings.sources]
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])
         elif event == "lagging":
-            if machine.monotonic() < self.lagging_due:
+            if machine.monotonic() < self.next_lagging_at:
                 return None
-            self.lagging_due = machine.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
+            self.next_lagging_at = machine.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
             SOURCE_LAGGED.labels(names[current]).inc()
             log.warning("source candidate %s is behind: %s", names[current], {names[number]: mark for number, mark in watermarks.items()})
         return event
 
 
-def judged(watermarks: Mapping[int, int | None], current: int, threshold: int) -> Event | None:
+def evaluate(watermarks: Mapping[int, int | None], current: int, threshold: int) -> Event | None:
     """The verdict on the candidate that is copied from; None stands for one that did not answer."""
     others = [mark for number, mark in watermarks.items() if number != current and mark is not None]
     mine = watermarks[current]

@@ -26,7 +26,7 @@ from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1
-LOOK_AGAIN_S = 2.0
+RETRY_S = 2.0
 
 
 class Planner:
@@ -40,7 +40,7 @@ class Planner:
         self.pulse = pulse
         self.stopping = stopping
         self.clock = clock
-        self.known: dict[Route, Topic] = {}
+        self.last_sources: dict[Route, Topic] = {}
         """What was copied last."""
 
     def plan(self) -> Plan | None:
@@ -49,20 +49,20 @@ class Planner:
         while not self.stopping():
             on = candidates.answering(self.settings)
             permissions.check(on, "run replicator")  # a run that was refused fails in Spark's words: here it is said in ours
-            prepared = self._sources(on)
-            commits = self._frontiers(topics.intermediates(prepared))
+            prepared = self._prepare_sources(on)
+            commits = self._wait_for_frontiers(topics.intermediates(prepared))
             if commits is None:
                 return None
             frontiers = {place: commit.frontier for place, commit in commits.items()}
             chosen = self.selection.select_source(prepared, frontiers)
             if chosen is not None:
                 self.clients.use_source(chosen.settings)
-                return self._on(chosen, frontiers)
-            wait(backoff_s, self.pulse, self.stopping, "source")
+                return self._build_plan(chosen, frontiers)
+            wait_unless_stopping(backoff_s, self.pulse, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
         return None
 
-    def _on(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
+    def _build_plan(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
         epoch = epochs.of_run(int(self.clock() * 1000), read, machine.random_bits(epochs.RANDOM_BITS))
         identities = {
@@ -75,30 +75,30 @@ class Planner:
         client, cluster = self.clients.destination_admin, self.settings.destination
         return max((topics.bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
 
-    def _sources(self, on: Settings) -> dict[Route, Topic]:
+    def _prepare_sources(self, on: Settings) -> dict[Route, Topic]:
         """What is to be copied now; waits while patterns fit no topic, unless the end of what is there is asked for."""
         said = False
         while True:
             self.pulse.wait("source")
             sources = topics.prepare(on)
-            topics.check_none_gone(self.known, sources)
+            topics.check_none_gone(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
-                self.known = sources
+                self.last_sources = sources
                 return sources
             if not said:
                 log.info("no source topic fits %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
                 said = True
-            machine.sleep(LOOK_AGAIN_S)
+            machine.sleep(RETRY_S)
 
-    def _frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
+    def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
         """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topics."""
         drained_by = machine.monotonic() + self.settings.number("replicator.drain_s")
         said = 0.0
         while not self.stopping():
             self.pulse.wait("stage two")
-            commits = self.try_committed(places)
+            commits = self.try_read_commits(places)
             missing = [place for place in places if place not in commits]
-            if not missing and (machine.monotonic() > drained_by or self._drained(commits)):
+            if not missing and (machine.monotonic() > drained_by or self._is_drained(commits)):
                 return commits
             if missing and machine.monotonic() > said + 10:
                 said = machine.monotonic()
@@ -106,7 +106,7 @@ class Planner:
             machine.sleep(PAUSE_S)
         return None
 
-    def try_committed(self, places: Iterable[Place]) -> dict[Place, Committed]:
+    def try_read_commits(self, places: Iterable[Place]) -> dict[Place, Committed]:
         """The commits that can be read now: none of them while the cluster is silent or a transaction is undecided."""
         try:
             return positions.committed(self.clients.frontier_reader, places, 2.0)
@@ -114,7 +114,7 @@ class Planner:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
-    def _drained(self, commits: dict[Place, Committed]) -> bool:
+    def _is_drained(self, commits: dict[Place, Committed]) -> bool:
         try:
             ends = positions.ends(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
@@ -123,7 +123,7 @@ class Planner:
         return all(commits[place].intermediate_offset >= end for place, end in ends.items())
 
 
-def wait(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
+def wait_unless_stopping(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
     """So long, or until told to stop; with a sign of life all the time."""
     until = machine.monotonic() + seconds
     while machine.monotonic() < until and not stopping():

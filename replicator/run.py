@@ -75,7 +75,7 @@ class Plan:
     copied: dict[Place, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
-    def at_source(self) -> dict[Place, Place]:
+    def source_partitions(self) -> dict[Place, Place]:
         """By intermediate partition, the source partition that it holds."""
         routes = {route.intermediate_topic: route for route in self.sources}
         return {place: routes[place.topic].source(place.partition) for place in self.starts}
@@ -115,9 +115,9 @@ class Engine(Protocol):
         """Leave nothing of it behind."""
 
 
-def start(spark: SparkSession, plan: Plan) -> Query:
+def start_query(spark: SparkSession, plan: Plan) -> Query:
     """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
-    settings, at_source = plan.settings, plan.at_source()
+    settings, at_source = plan.settings, plan.source_partitions()
     records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
     wrapped = wrap.wrap_records(apply_filter(records, settings.text("filter.sql")), plan.identities, plan.epoch)
     writer = intermediate.writer(wrapped, settings, plan.batch_bytes_max)
@@ -128,7 +128,7 @@ def start(spark: SparkSession, plan: Plan) -> Query:
     return writer.start()
 
 
-def ended(query: Query) -> Event | None:
+def find_end_event(query: Query) -> Event | None:
     """How the query ended, or None while it lives. RecordRefused when a new run would meet the same record again."""
     if query.isActive:
         return None
@@ -141,30 +141,30 @@ def ended(query: Query) -> Event | None:
     if "RecordTooLargeException" in str(failure):
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")
-    if unfit := wrap.find_refused_record(_text(failure)):
+    if unfit := wrap.find_refused_record(_full_text(failure)):
         raise unfit
-    refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _text(failure))
+    refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _full_text(failure))
     if refused:  # the value is not repeated: it may be a secret
         raise SettingsInvalid(f"Kafka's client refuses the value of {refused[1]}: look at source.consumer_options and intermediate.producer_options")
-    undecided = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _text(failure))  # a data exception: the records have nothing else that could raise one
+    undecided = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _full_text(failure))  # a data exception: the records have nothing else that could raise one
     if undecided:
         raise FilterFailed(f"filter.sql cannot decide a record: {undecided[0]}. What may fail has to say NULL instead, like try_cast() and try_divide()")
     return "failed"
 
 
-def read_up_to(query: Query) -> dict[Place, int]:
+def read_offsets(query: Query) -> dict[Place, int]:
     """By source partition, the offset up to which the batches that are done have read; Spark says it at the end of a batch (StreamingQueryProgress)."""
     progress = query.lastProgress
     ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []
     return {Place(topic, int(partition)): offset for end in ends if end for topic, offsets in end.items() for partition, offset in offsets.items()}
 
 
-def _text(failure: Exception | None) -> str:
+def _full_text(failure: Exception | None) -> str:
     return f"{failure}\n{getattr(failure, '_cause', None) or ''}"
 
 
-def reason(failure: Exception | None) -> str:
+def describe_failure(failure: Exception | None) -> str:
     """Why a query failed, in one line: what Spark says, and the innermost cause, which is what has to be mended."""
-    text = _text(failure)
+    text = _full_text(failure)
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

@@ -54,7 +54,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",  # not for streams; only a warning otherwise
         "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
-        "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.reason`
+        "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.describe_failure`
         "spark.sql.streaming.stopTimeout": "5s",
         "spark.kafka.consumer.cache.capacity": str(max(64, slots)),  # one for each partition; beyond it, each look at the pool is a warning
         **spark_master.build_configuration(settings, partitions),
@@ -62,7 +62,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     }
 
 
-def start(settings: Settings, partitions: int) -> SparkSession:
+def start_session(settings: Settings, partitions: int) -> SparkSession:
     """Start the JVM; takes some seconds."""
     builder = SparkSession.builder
     for key, value in build_configuration(settings, partitions).items():
@@ -112,7 +112,7 @@ class Spark:
 
     def start(self, plan: Plan) -> Query:
         """Begin a run's query."""
-        return run.start(self.session.result(), plan)
+        return run.start_query(self.session.result(), plan)
 
     def close(self) -> None:
         """Kill the JVM: it does not outlive the process."""
@@ -120,6 +120,6 @@ class Spark:
 
     def _work(self, settings: Settings, partitions: int) -> None:
         try:
-            self.session.set_result(start(settings, partitions))
+            self.session.set_result(start_session(settings, partitions))
         except Exception as failed:  # whatever it is, who asks for the session gets it
             self.session.set_exception(failed)

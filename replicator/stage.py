@@ -24,7 +24,7 @@ from common.settings import Settings
 from replicator import run, session, spark_master
 from replicator.clients import Clients
 from replicator.health import Health
-from replicator.plan import Planner, wait
+from replicator.plan import Planner, wait_unless_stopping
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Engine, Event, Plan, Query, State
 from replicator.source_selection import SourceSelection
@@ -51,12 +51,12 @@ class Stage:
         self.selection = SourceSelection(settings, machine.chance(), self.pulse.beat, state_file)
         self.planner = Planner(settings, self.clients, self.selection, self.pulse, stopping)
         self.health = Health(settings, self.selection)
-        self.targets: dict[Place, int] = {}
+        self.end_offsets: dict[Place, int] = {}
         """By intermediate partition, the source's end when the process began."""
-        self.filters = bool(settings.text("filter.sql"))
-        self.nothing_passes = False
+        self.has_filter = bool(settings.text("filter.sql"))
+        self.last_run_wrote_nothing = False
         """Whether the last run began at the frontier, read to the end, and wrote nothing."""
-        self.read: dict[Place, int] = {}
+        self.last_read_up_to: dict[Place, int] = {}
         """By intermediate partition, how far the last run that ended by itself has read."""
         self.state: State = "planned"
         self.failures = 0
@@ -64,22 +64,22 @@ class Stage:
     def run(self) -> None:
         """Runs, one after the other."""
         while self.state != "done":
-            ready = self.settings.stop_at_end and not self.filters  # with a filter the JVM has to say first whether it can be used
+            ready = self.settings.stop_at_end and not self.has_filter  # with a filter the JVM has to say first whether it can be used
             begin = ready or self._has_slots()  # a plan made before the JVM is up would be old when it is used
             plan = self.planner.plan() if begin else None
             points.at("one: planned")
             if plan is None:
-                self._to("stopped")
-            elif self.settings.stop_at_end and self._complete(plan):
-                self._write_down(plan)
-                self._to("complete")
+                self._apply("stopped")
+            elif self.settings.stop_at_end and self._is_complete(plan):
+                self._write_read_up_to(plan)
+                self._apply("complete")
             else:
                 self._run(plan)
         log.info("stage one has stopped")
 
     def _run(self, plan: Plan) -> None:
         if not self._has_slots():
-            self._to("stopped")
+            self._apply("stopped")
             return
         slots = spark_master.count_slots(self.partitions)
         if slots < len(plan.starts):
@@ -89,27 +89,27 @@ class Stage:
         watch = Watch(plan.settings, self.clients, plan, lag=self.pulse.lag)
         try:
             query = self.engine.start(plan)
-            self._to("started")
+            self._apply("started")
             points.at("one: query started")
             event = self._follow(query, watch)
             self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
         except Py4JJavaError as failed:  # a query that does not end in spark.sql.streaming.stopTimeout, because a broker is away
-            raise StageFailed(f"the JVM of stage one has to be started again: {run.reason(failed)}") from None
+            raise StageFailed(f"the JVM of stage one has to be started again: {run.describe_failure(failed)}") from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info("run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event})
         points.at("one: run ended")
-        self._to(event)
+        self._apply(event)
         if event == "finished":
-            self.nothing_passes = self.filters and watch.wrote_nothing()
-            read = run.read_up_to(query)
-            self.read = {place: read[there] for place, there in watch.at_source.items() if there in read}
-            self._to(self._drain(watch))
+            self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
+            read = run.read_offsets(query)
+            self.last_read_up_to = {place: read[there] for place, there in watch.source_partitions.items() if there in read}
+            self._apply(self._drain(watch))
         if event == "failed":
-            log.warning("the query failed: %s", run.reason(query.exception()))
+            log.warning("the query failed: %s", run.describe_failure(query.exception()))
             self._pause()
         elif event != "stalled":
             self.failures = 0
@@ -119,25 +119,25 @@ class Stage:
         while True:
             if self.stopping():
                 return "stopped"
-            ended = run.ended(query)
+            ended = run.find_end_event(query)
             if ended is not None:
                 return ended
-            if self.filters:
-                watch.read = run.read_up_to(query)
-            event = self._look(watch)
+            if self.has_filter:
+                watch.spark_read_up_to = run.read_offsets(query)
+            event = self._check_run(watch)
             if event is not None:
                 return event
-            with contextlib.suppress(StreamingQueryException):  # a query that failed is looked at by `run.ended`
+            with contextlib.suppress(StreamingQueryException):  # a query that failed is looked at by `run.find_end_event`
                 query.awaitTermination(WATCH_S)
 
-    def _look(self, watch: Watch) -> Event | None:
+    def _check_run(self, watch: Watch) -> Event | None:
         """One sample and its verdict; None while a cluster is silent."""
         self.pulse.beat()
-        unhealthy = self.health.verdict(watch.at_source.values())
+        unhealthy = self.health.poll(watch.source_partitions.values())
         if unhealthy:
             return unhealthy
         try:
-            event = self._seen(watch)
+            event = self._evaluate_sample(watch)
         except ClusterUnreachable as silent:
             log.warning("the positions cannot be read now: %s", silent)
             self.pulse.wait("clusters")
@@ -147,19 +147,19 @@ class Stage:
                 raise
             log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, gone)
             return "lost"
-        self._say(event, watch)
+        self._report_readiness(event, watch)
         return event
 
-    def _say(self, event: Event | None, watch: Watch) -> None:
+    def _report_readiness(self, event: Event | None, watch: Watch) -> None:
         """Ready: both clusters have just answered, and every partition gets on or has nothing that waits."""
-        if event is None and self.state == "running" and watch.gets_on():
+        if event is None and self.state == "running" and watch.is_progressing():
             self.pulse.ready()
         else:
             self.pulse.wait("spark" if self.state == "running" else "stage two")
 
-    def _seen(self, watch: Watch) -> Event | None:
+    def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
-            return watch.verdict(watch.sample(self.planner.try_committed(watch.plan.starts)))
+            return watch.find_event(watch.take_sample(self.planner.try_read_commits(watch.plan.starts)))
         except (TopicMissing, SourceTruncated):
             watch.check_sources()  # a topic that was deleted, or made again, in the middle of the sample is named here
             raise
@@ -167,8 +167,8 @@ class Stage:
     def _drain(self, watch: Watch) -> Event:
         """After `finished`: wait until stage two has read everything, or is found not to get on."""
         while not self.stopping():
-            event = self._look(watch)
-            commits = self.planner.try_committed(watch.plan.starts)
+            event = self._check_run(watch)
+            commits = self.planner.try_read_commits(watch.plan.starts)
             ends = positions.ends(self.clients.destination_admin, watch.plan.starts)
             if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
                 points.at("one: drained")
@@ -178,29 +178,29 @@ class Stage:
             machine.sleep(0.1)
         return "stopped"
 
-    def _complete(self, plan: Plan) -> bool:
+    def _is_complete(self, plan: Plan) -> bool:
         """Whether everything that was at the source when the process began is behind the frontier, but for what the filter does not let pass."""
-        if self.nothing_passes:
+        if self.last_run_wrote_nothing:
             return True
-        at_source = plan.at_source()
-        if not self.targets:
+        at_source = plan.source_partitions()
+        if not self.end_offsets:
             ends = positions.ends(self.clients.source_admin, at_source.values(), committed_only=True)
-            self.targets = {place: ends[there] for place, there in at_source.items()}
+            self.end_offsets = {place: ends[there] for place, there in at_source.items()}
         return all(positions.first_visible(self.clients.source_reader, at_source[place], plan.starts[place], target) is None
-                   for place, target in self.targets.items())
+                   for place, target in self.end_offsets.items())
 
-    def _write_down(self, plan: Plan) -> None:
+    def _write_read_up_to(self, plan: Plan) -> None:
         """All is copied, so there is nothing behind the frontiers up to the ends: have stage two commit that."""
-        ends, at_source = self.read if self.nothing_passes else self.targets, plan.at_source()
+        ends, at_source = self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets, plan.source_partitions()
         begins = positions.beginnings(self.clients.source_admin, at_source.values())
         gaps = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
-                if ends.get(place, 0) > start and (self.nothing_passes or begins[at_source[place]] <= start)}
+                if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[at_source[place]] <= start)}
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, gaps)
         self.clients.read_up_to_writer.flush()
         deadline = machine.monotonic() + WRITTEN_DOWN_S
         while gaps and machine.monotonic() < deadline and not self.stopping():
             self.pulse.beat()
-            commits = self.planner.try_committed(gaps)
+            commits = self.planner.try_read_commits(gaps)
             gaps = {place: gap for place, gap in gaps.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
             machine.sleep(0.05)
 
@@ -219,10 +219,10 @@ class Stage:
         return False
 
     def _pause(self) -> None:
-        wait(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
+        wait_unless_stopping(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
         self.failures += 1
 
-    def _to(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self.state = run.after(self.state, event)
 
 

@@ -17,7 +17,7 @@ from common.frontier import Frontier, RuleState
 from common.routes import Place
 from common.settings import load
 from common.topics import Topic
-from replicator.health import Health, judged
+from replicator.health import Health, evaluate
 from replicator.source_selection import SourceSelection, first_within_threshold, inspect_single_source
 from replicator.tail_comparison import TailRecord, compare_tail
 
@@ -58,7 +58,7 @@ def test_there_always_is_one_that_does_not_lag(watermarks: dict[int, int], order
 ])
 def test_a_run_is_ended_only_when_another_candidate_answers(watermarks: dict[int, int | None], expected: str | None) -> None:
     """Where nobody answers the run goes on and waits, as with one cluster."""
-    assert judged(watermarks, 0, 10) == expected
+    assert evaluate(watermarks, 0, 10) == expected
 
 
 def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> None:
@@ -108,15 +108,15 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     selection = SourceSelection(settings, random.Random(1), lambda: None)
     selection.current = 0
     health = Health(settings, selection)
-    assert health.judge({0: 0, 1: 5000}) == "lagging"
-    assert health.judge({0: 0, 1: 5000}) is None
-    assert health.judge({0: None, 1: 5000}) == "lost"
+    assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
+    assert health.evaluate_round({0: 0, 1: 5000}) is None
+    assert health.evaluate_round({0: None, 1: 5000}) == "lost"
     now_s += 0.4
-    assert health.judge({0: 0, 1: 5000}) == "lagging"
+    assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
     selection.refused = {1}
     now_s += 0.4
-    assert health.judge({0: 0, 1: 5000}) is None
-    assert health.judge({0: None, 1: 5000}) is None
+    assert health.evaluate_round({0: 0, 1: 5000}) is None
+    assert health.evaluate_round({0: None, 1: 5000}) is None
 
 
 def placed(*offsets: int) -> list[TailRecord]:

@@ -254,14 +254,14 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, 
     one, two, _ = candidates
     made((one, two), topic, 0)
     stage, watch = watched((one, two) if mode == "failover" else (one,), clusters, topic, mode)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     one.delete(topic)
     one.create(topic, PARTITIONS)
     if mode == "failover":
-        assert stage._look(watch) == "lost"
+        assert stage._check_run(watch) == "lost"
     else:
         with pytest.raises(SourceRecreated):
-            stage._look(watch)
+            stage._check_run(watch)
 
 
 def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, candidates: Candidates, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
     one, two, _ = candidates
     made((one, two), topic, 0)
     stage, watch = watched((one, two), clusters, topic, "failover")
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     described, asked = topics.sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
 
@@ -279,7 +279,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
         stand_still(one)
         return found
     monkeypatch.setattr(topics, "sources", then_still)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     assert set(asked.found) == {int(QUICK["source_request_timeout_ms"]) / 1000}
 
 
@@ -313,11 +313,11 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
         settings = chosen_from((restless, candidates[1]), clusters, topic)
         health, place = Health(settings, SourceSelection(settings, random.Random(1), lambda: None)), Place(topic, 0)
         seen: list[dict[int, int | None]] = []
-        monkeypatch.setattr(health, "judge", lambda watermarks: seen.append(dict(watermarks)))
+        monkeypatch.setattr(health, "evaluate_round", lambda watermarks: seen.append(dict(watermarks)))
 
         def healthy() -> bool:
             rounds = len(seen)
-            until(lambda: [health.verdict([place])] and len(seen) > rounds, "a round of answers")
+            until(lambda: [health.poll([place])] and len(seen) > rounds, "a round of answers")
             return None not in seen[-1].values()
 
         def leader_epoch() -> int:

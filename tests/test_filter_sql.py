@@ -33,7 +33,7 @@ from common.routes import Route
 from common.settings import load
 from common.topics import Topic
 from replicator import session, sql_filter, wrap
-spark = session.start(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
+spark = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
 for asked in sys.argv[1:]:
     try:
         sql_filter.check_condition(spark, asked)

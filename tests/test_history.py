@@ -58,7 +58,7 @@ def watched(settings: Settings) -> tuple[Stage, Watch]:
     assert plan is not None
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     watch = Watch(plan.settings, stage.clients, plan)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     return stage, watch
 
 
@@ -121,7 +121,7 @@ def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> N
 def test_a_source_that_lost_records_is_a_stop_while_a_run_lives(copies: Copies) -> None:
     """What watched before the loss compares what was copied by then, when it has not seen the source for a while or sees another leader."""
     with pytest.raises(SourceTruncated, match="another record at offset"):
-        copies.stage._look(copies.watch)
+        copies.stage._check_run(copies.watch)
 
 
 def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1) -> None:

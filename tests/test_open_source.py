@@ -49,10 +49,10 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     producer.flush(30)
     assert (clusters.source.ends(topic), clusters.source.ends(topic, stable=True)) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
-        assert stage._look(watch) is None
+        assert stage._check_run(watch) is None
     lag, open_s = seen(topic)
     assert (lag, bool(open_s)) == (RECORDS, True)
-    assert watch.gets_on(), "there is nothing that stage one could do"
+    assert watch.is_progressing(), "there is nothing that stage one could do"
     look = candidates.look(on)
     assert isinstance(look, Look)
     assert (look.watermark, sum(look.ends.values())) == (0, RECORDS)
@@ -60,8 +60,8 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     assert f"{topic}-0 at the source: a transaction is open from offset 0 on" in reo(clusters, topic, "status").stdout
     producer.abort_transaction(30)
     until(lambda: clusters.source.no_transaction_is_open(topic), "it is aborted")
-    assert stage._look(watch) is None
-    watch.moved_at = dict.fromkeys(watch.moved_at, 0.0)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
+    watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
+    assert stage._check_run(watch) is None
     assert seen(topic) == Seen(0, 0)
     assert "a transaction is open" not in reo(clusters, topic, "status").stdout
