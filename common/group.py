@@ -20,7 +20,7 @@ from common import frontier as frontiers
 from common import positions
 from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
 from common.settings import Settings
 
@@ -135,7 +135,7 @@ class Group:
                            "(deduplicator.session_timeout_ms)")
 
     def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
-        return patiently(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
+        return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
 
 
 def listed_offsets(client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool) -> list[TopicPartition]:

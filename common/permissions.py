@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import candidates, tables, topics
+from common import source_candidates, tables, topics
 from common.errors import AccessRefused
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster
 from common.routes import SAME, Route
 from common.settings import Settings
 
@@ -118,7 +118,7 @@ class Lacking(NamedTuple):
 
 def missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[Lacking]:
     """What the clusters do not allow now, as far as they say."""
-    settings = candidates.answering(settings)
+    settings = source_candidates.select_answering(settings)
     routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
     rows = [Lacking(row, name) for row in needed(commands, tables.named(settings)) for name in row.names(settings, routes, group)]
     found: list[Lacking] = []
@@ -126,7 +126,7 @@ def missing(settings: Settings, commands: Iterable[Command], group: str = "") ->
     for cluster in (settings.source, settings.destination):
         own = [lacking for lacking in rows if lacking.row.side == cluster.name]
         client = admin(cluster, settings)
-        states = once_reachable(cluster, client, settings.number("connect_timeout_s"), partial(_states, client, own))
+        states = ask_cluster(cluster, client, settings.number("connect_timeout_s"), partial(_states, client, own))
         found += [lacking for lacking in own if _lacks(lacking, states, partitions)]
         for route in routes if cluster is settings.source else ():
             source = states.get(("Topic", route.source_topic), State(None))
@@ -136,7 +136,7 @@ def missing(settings: Settings, commands: Iterable[Command], group: str = "") ->
 
 
 def check(settings: Settings, *commands: Command, group: str = "") -> None:
-    """AccessRefused, with every ACL that is missing, before anything is done; see also `once_reachable`."""
+    """AccessRefused, with every ACL that is missing, before anything is done; see also `ask_cluster`."""
     lacking = missing(settings, commands, group)
     if lacking:
         raise AccessRefused(to_grant(settings, commands, lacking), names_what_to_grant=True)

@@ -19,7 +19,7 @@ from common import machine, read_up_to
 from common import origin as origins
 from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries, translate
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.records import Consumed, headers_of
@@ -78,7 +78,7 @@ def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, comm
             raise
 
     later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
-    return patiently(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, later) if asked else {}
+    return ask_with_retries(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, later) if asked else {}
 
 
 def renew(client: AdminClient, names: Iterable[str], timeout_s: float) -> None:

@@ -20,12 +20,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, filters, mirror_names, points, rules, settings_file, spark_options, start_at, tables, upstreams
+from common import client_options, filters, mirror_names, points, rules, settings_file, source_clusters, spark_options, start_at, tables
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
@@ -45,7 +45,7 @@ class Settings:
         self.values = dict(values)
         self.given_by = dict(given_by or {})
         """By dotted name, an option's too, where the value comes from; what has its default is left out."""
-        self.sources = tuple(self._cluster("source", servers) for servers in upstreams.named(self.text("source.bootstrap_servers")))
+        self.sources = tuple(self._cluster("source", servers) for servers in source_clusters.split_clusters(self.text("source.bootstrap_servers")))
         self.source, self.destination = self.sources[0], self._cluster("destination", self.text("destination.bootstrap_servers"))
         self.failover = self.text("source.mode") == "failover"
         self.source_topic = self.text("source.topic")
@@ -271,9 +271,9 @@ def _contradictions(settings: Settings) -> Iterable[str]:
     for cluster in (settings.source, settings.destination):
         yield from cluster.security.wrong(cluster.name)
     for cluster in (*settings.sources, settings.destination):
-        yield from upstreams.wrong_addresses(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
+        yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
     appends = settings.text("deduplicator.without_frontier") == "append"
-    yield from upstreams.wrong([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
+    yield from source_clusters.validation_errors([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.wrong({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)

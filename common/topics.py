@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from common import mapping, tables, topic_config
 from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, ask_with_retries, translate
 from common.origin import identity_of
 from common.routes import SAME, Place, Route
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,13 @@ def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQ
 
 def cluster_id(cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> str:
     """The id that the cluster's brokers agree on."""
-    return once_reachable(cluster, client, timeout_s,
+    return ask_cluster(cluster, client, timeout_s,
                           lambda: str(client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result().cluster_id))
 
 
 def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:
     """The topics that exist; asked until the cluster answers, for at most about `timeout_s`: then ClusterUnreachable, or AccessRefused."""
-    return once_reachable(cluster, client, timeout_s, lambda: describe(client, names, min(timeout_s, REQUEST_TIMEOUT_S)))
+    return ask_cluster(cluster, client, timeout_s, lambda: describe(client, names, min(timeout_s, REQUEST_TIMEOUT_S)))
 
 
 def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Route, Topic]:
@@ -85,7 +85,7 @@ def routes_now(settings: Settings, client: AdminClient, timeout_s: float = REQUE
     """The routes; the source is asked for its topics where a pattern has to fit them. One that may not be seen is none."""
     names: Collection[str] = ()
     if any(rule.is_pattern for rule in settings.rules):
-        names = once_reachable(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+        names = ask_cluster(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
     return settings.routes(names)
 
 
@@ -212,7 +212,7 @@ def all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, An
     def ask() -> dict[str, Any]:
         return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()  # type: ignore[no-any-return]
     doing = f"reading the configuration of topic {name} of the {cluster.name} cluster"
-    return patiently(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))
+    return ask_with_retries(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))
 
 
 def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import candidates, epochs, filters, machine, mapping, positions, tables, topics
+from common import epochs, filters, machine, mapping, positions, source_candidates, tables, topics
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import admin
@@ -87,7 +87,7 @@ class Starter:
         commits, again = self.keeper.found(wanted)
         leads_to = self.keeper.leads_to([self.routes[topic] for topic in {place.topic for place in wanted}])
         if leads_to is None:
-            topics.prepare(candidates.answering(self.settings))
+            topics.prepare(source_candidates.select_answering(self.settings))
             return self.start(wanted)
         ours = {place: commits[place] for place in wanted
                 if place in commits and commits[place].frontier.destination_topic_id == leads_to[place.topic].topic_id}
@@ -122,7 +122,7 @@ class Starter:
         if not missing:
             return
         ends = self.keeper.ends({there for place in missing for there in self._outputs(place, leads_to)})
-        on = candidates.answering(self.settings)
+        on = source_candidates.select_answering(self.settings)
         source_admin = admin(on.source, on)
         sources = topics.sources(on, source_admin, self.settings.number("connect_timeout_s"))
         check_offsets(self.settings, source_admin, sources, commits)
@@ -142,7 +142,7 @@ class Starter:
             stands = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             kept = [commit.frontier for other, commit in commits.items()
                     if other.topic == place.topic and commit.frontier.destination_topic_id == leads_to[place.topic].topic_id]
-            identity = candidates.copied_identity(self.settings, sources[route], kept)
+            identity = source_candidates.find_copied_identity(self.settings, sources[route], kept)
             frontier = Frontier(RuleState(offset - 1, 0, None), identity, counted, leads_to[place.topic].topic_id, stands.known, stands.sent)
             log.info("%(place)s: first frontier, the copy begins at source offset %(offset)d", {"place": route.source(place.partition), "offset": offset})
             result.assigned[place] = Assigned(-1, frontier)

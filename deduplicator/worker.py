@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import candidates, machine, permissions, points, positions, topics
+from common import machine, permissions, points, positions, source_candidates, topics
 from common.kafka_clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -146,7 +146,7 @@ class Worker:
 
 def build(settings: Settings, number: int) -> Worker:
     """A worker, everything after what it depends on; it asks to be a member of the group last."""
-    routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
+    routes = {route.intermediate_topic: route for route in topics.prepare(source_candidates.select_answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)

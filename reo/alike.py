@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 import orjson
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import candidates, mapping, permissions, tables, topic_config, topics
+from common import mapping, permissions, source_candidates, tables, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, patiently
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.settings import Settings
 from common.topic_config import LIMIT, Entries
 
@@ -43,7 +43,7 @@ class Alike:
     """The topics of all routes, looked at when made."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings = candidates.answering(settings)
+        self.settings = settings = source_candidates.select_answering(settings)
         timeout_s = settings.number("connect_timeout_s")
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         sources = topics.sources(settings, source_admin, timeout_s)
@@ -85,7 +85,7 @@ class Alike:
         def ask() -> None:
             self.destination_admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
         try:
-            patiently(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, ask)
+            ask_with_retries(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, ask)
         except ReoError as failed:
             raise type(failed)(f"{failed}; wanted: {', '.join(f'{what}={value}' for what, value in changes.items())}") from None
 

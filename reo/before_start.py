@@ -12,7 +12,7 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from common import candidates, permissions, tables, topics
+from common import permissions, source_candidates, tables, topics
 from common.children import die_with_parent
 from common.errors import StageFailed
 from common.process import Stopping
@@ -61,7 +61,7 @@ def _ask(settings: Settings, stages: Sequence[str], answers: Connection) -> None
 
 
 def _places(settings: Settings, stages: Sequence[str]) -> list[Place]:
-    on = candidates.answering(settings)
+    on = source_candidates.select_answering(settings)
     permissions.check(on, *(permissions.OF_STAGE[stage] for stage in stages))
     if "deduplicator" in stages and tables.named(on):
         from common import postgresql

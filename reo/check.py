@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from common import candidates, permissions, tables
+from common import permissions, source_candidates, tables
 from common.errors import AccessRefused, ClusterUnreachable, ReoError
 from common.permissions import STAGES
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 from deduplicator import compiled
 from reo.checks import clusters, findings, fitness, frontier, topics
 from reo.checks.clusters import Seen
@@ -45,7 +45,7 @@ class Check:
         database = self._database() if tables.named(self.settings) else None
         if destination is None or not any(sources):
             return
-        on = candidates.answering(self.settings)
+        on = source_candidates.select_answering(self.settings)
         for cluster in (on.source, on.destination):
             self._add(f"{cluster.name} brokers", lambda cluster=cluster: clusters.check_abilities(on, cluster))  # type: ignore[misc]
         self._permissions(on)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer
 
-from common import candidates, permissions, positions, topics
+from common import permissions, positions, source_candidates, topics
 from common.errors import ForeignRecord, ReoError, TopicMissing
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.read_up_to import ReadUpTo
@@ -87,7 +87,7 @@ def _short(key: str | None) -> str:
 def command(settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int) -> int:
     """The sub-command: exit code 0."""
     try:
-        settings = candidates.answering(settings)
+        settings = source_candidates.select_answering(settings)
         permissions.check(settings, "inspect")
         found = list(rows(settings, partition, begin, count))
     except ReoError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from common import candidates, permissions
+from common import permissions, source_candidates
 from common.errors import LagsBehind, ReoError
 from common.settings import Settings
 from reo.shown import aligned
@@ -65,7 +65,7 @@ def check(lag: Lag, most_records: int | None, most_seconds: float | None) -> Non
 def command(settings: Settings, as_json_: bool, most_records: int | None, most_seconds: float | None) -> int:
     """The sub-command: exit code 0, or 36 when it lags more than is allowed."""
     try:
-        settings = candidates.answering(settings)
+        settings = source_candidates.select_answering(settings)
         permissions.check(settings, "lag")
         found = Looker(settings).look().standings
         print((as_json if as_json_ else as_text)(found))

@@ -22,7 +22,7 @@ from itertools import islice, zip_longest
 
 from confluent_kafka import Consumer
 
-from common import candidates, permissions, positions, tables, topics
+from common import permissions, positions, source_candidates, tables, topics
 from common.errors import ClusterUnreachable, CopyDiffers, FrontierLost, HangingTransaction, OffsetUntranslatable, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.group import Group
@@ -165,7 +165,7 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
         tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
-        settings = candidates.answering(settings)
+        settings = source_candidates.select_answering(settings)
         permissions.check(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
         translation = Translation(settings, group)
         translation.look()

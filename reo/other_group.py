@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
 from common.group import listed_offsets
-from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 Result = TypeVar("Result")
 
@@ -54,7 +54,7 @@ class OtherGroup:
     def _patiently(self, doing: str, ask: Callable[[], Result]) -> Result:
         which = f"the offsets of group {self.name} at the {self.cluster.name} cluster"
         try:
-            return patiently(f"{doing} {which}", REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, HangingTransaction))
+            return ask_with_retries(f"{doing} {which}", REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, HangingTransaction))
         except HangingTransaction:
             raise HangingTransaction(f"{which} are undecided: a transaction of its consumers that sent them is neither committed nor aborted. Translate again "
                                      "when it is; one that hangs is found with `kafka-transactions.sh find-hanging`") from None

@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import candidates, epochs, machine, permissions, positions, tables, topics
+from common import epochs, machine, permissions, positions, source_candidates, tables, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, LastRecord, RuleState
@@ -153,7 +153,7 @@ class Recovery:
 
     def _copied_identity(self) -> str:
         kept = (row.frontier for row in self.partitions if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id)
-        return candidates.copied_identity(self.settings, self.source, kept)
+        return source_candidates.find_copied_identity(self.settings, self.source, kept)
 
     def _speaks_of_this_copy(self, frontier: Frontier) -> bool:
         return (frontier.source_identity, frontier.destination_topic_id) == (self.identity, self.destination.topic_id)
@@ -180,7 +180,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
     try:
         tables.refuse(settings, "reo recover", "the frontiers are in the database, and what the group has is "
                       "repeated from there: when that was lost or reset, stop the service, delete the group, and start again")
-        settings = candidates.answering(settings)
+        settings = source_candidates.select_answering(settings)
         permissions.check(settings, "recover --apply" if apply else "recover")
         sources, hidden = divided(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]

@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import candidates, epochs, machine, permissions
+from common import epochs, machine, permissions, source_candidates
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
@@ -88,7 +88,7 @@ class Watcher:
     """Looks again and again."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = candidates.answering(settings)
+        self.settings = source_candidates.select_answering(settings)
         self.failover = settings.failover
         self.looker = Looker(self.settings)
         self.before = self.looker.look()

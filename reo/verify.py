@@ -18,7 +18,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import candidates, machine, permissions, positions, tables, topics
+from common import machine, permissions, positions, source_candidates, tables, topics
 from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
 from common.kafka_clients import admin
 from common.routes import Place, Route
@@ -38,7 +38,7 @@ class Verification:
     """What is to be compared; TopicMissing and the like when it cannot be."""
 
     def __init__(self, settings: Settings, memory: Memory) -> None:
-        self.settings = settings = candidates.answering(settings)
+        self.settings = settings = source_candidates.select_answering(settings)
         self.memory = memory
         timeout_s = settings.number("connect_timeout_s")
         source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
@@ -112,7 +112,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         if resume:
             tables.refuse(settings, "reo verify --resume", "a table is read from its beginning")
         memory.read()
-        permissions.check(candidates.answering(settings), "verify")
+        permissions.check(source_candidates.select_answering(settings), "verify")
         verification = Verification(settings, memory)
         known = sum(pair.begin.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

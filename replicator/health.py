@@ -21,12 +21,12 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from common import machine, positions
-from common.candidates import request_timeout_s
 from common.kafka_clients import admin
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
 from common.positions import answered
 from common.routes import Place
 from common.settings import Settings
+from common.source_candidates import request_timeout_s
 from replicator.run import Event
 from replicator.source_selection import SourceSelection
 

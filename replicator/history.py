@@ -22,12 +22,12 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from common import positions, topics
-from common.candidates import request_timeout_s
 from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
 from common.records import Consumed, message_checksum
 from common.routes import Place
 from common.settings import Settings
+from common.source_candidates import request_timeout_s
 
 
 class LastCopied(NamedTuple):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from common import candidates, epochs, machine, permissions, positions, topics
-from common.candidates import Look
+from common import epochs, machine, permissions, positions, source_candidates, topics
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
 from common.positions import Committed
@@ -18,6 +17,7 @@ from common.process import Stopping
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
+from common.source_candidates import SourceSnapshot
 from common.topics import Topic
 from replicator import tail_comparison
 from replicator.clients import Clients
@@ -47,7 +47,7 @@ class Planner:
         """The next run; None when the process is told to stop while it waits."""
         backoff_s = self.settings.number("source.backoff_min_ms") / 1000
         while not self.stopping():
-            on = candidates.answering(self.settings)
+            on = source_candidates.select_answering(self.settings)
             permissions.check(on, "run replicator")  # a run that was refused fails in Spark's words: here it is said in ours
             prepared = self._prepare_sources(on)
             commits = self._wait_for_frontiers(topics.intermediates(prepared))
@@ -62,11 +62,12 @@ class Planner:
             backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
         return None
 
-    def _build_plan(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
+    def _build_plan(self, chosen: SourceSnapshot, frontiers: Mapping[Place, Frontier]) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
         epoch = epochs.of_run(int(self.clock() * 1000), read, machine.random_bits(epochs.RANDOM_BITS))
         identities = {
-            route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
+            route: source_candidates.find_copied_identity(
+                self.settings, source, (frontier for place, frontier in frontiers.items() if place.topic == route.intermediate_topic))
             for route, source in chosen.sources.items()}
         return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
                     self._batch_bytes_max(frontiers), tail_comparison.list_last_copied(chosen.sources, frontiers))

@@ -23,8 +23,7 @@ from pathlib import Path
 
 import orjson
 
-from common import candidates, permissions, topics
-from common.candidates import Look, Sources
+from common import permissions, source_candidates, topics
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
 from common.frontier import Frontier
 from common.kafka_clients import admin, reader
@@ -32,6 +31,7 @@ from common.machine import Chance
 from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
 from common.routes import Place
 from common.settings import Settings
+from common.source_candidates import SourceSnapshot, SourceTopics
 from replicator import history, tail_comparison
 from replicator.clients import SINGLE_RECORD_FETCH
 
@@ -62,13 +62,13 @@ class SourceSelection:
         if state_file and state_file.exists():
             self.current, self.failovers = orjson.loads(state_file.read_bytes())
 
-    def select_source(self, prepared: Sources, frontiers: Frontiers) -> Look | None:
+    def select_source(self, prepared: SourceTopics, frontiers: Frontiers) -> SourceSnapshot | None:
         """The source of the next run, or None when none can be copied from now. A Stop when a restart would find the same."""
         if not self.settings.failover:
             return inspect_single_source(self.settings, prepared, frontiers)
-        found = candidates.looks(self.settings)
+        found = source_candidates.take_snapshots(self.settings)
         reasons: dict[int, ReoError] = {number: seen for number, seen in enumerate(found) if isinstance(seen, ReoError)}
-        fit = {number: _record_watermark(seen) for number, seen in enumerate(found) if isinstance(seen, Look)}
+        fit = {number: _record_watermark(seen) for number, seen in enumerate(found) if isinstance(seen, SourceSnapshot)}
         chosen = self._first_usable(fit, prepared, frontiers, reasons)
         self.refused = {number for number, reason in reasons.items() if isinstance(reason, Stop) and not isinstance(reason, ClusterUnreachable)}
         for number, reason in reasons.items():
@@ -83,17 +83,17 @@ class SourceSelection:
                                 + "; ".join(f"{self._name(number)}: {reason}" for number, reason in sorted(reasons.items())))
         return None
 
-    def _first_usable(self, fit: dict[int, Look], prepared: Sources, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
+    def _first_usable(self, fit: dict[int, SourceSnapshot], prepared: SourceTopics, frontiers: Frontiers, reasons: dict[int, ReoError]) -> int | None:
         """The first in order that passes; what does not leaves `fit`, with its reason."""
         for number in list(fit):
             self._passes(number, fit, reasons, lambda seen: check_offsets(seen, frontiers))
         while True:
-            watermarks = {number: seen.watermark for number, seen in fit.items()}
+            watermarks = {number: seen.stable_end_sum for number, seen in fit.items()}
             first = first_within_threshold(self._order(), watermarks, self.settings.number("source.offset_lag_threshold"))
             if first is None or self._passes(first, fit, reasons, lambda seen: _check_same(seen, prepared, frontiers, self.on_progress)):
                 return first
 
-    def _passes(self, number: int, fit: dict[int, Look], reasons: dict[int, ReoError], check: Callable[[Look], None]) -> bool:
+    def _passes(self, number: int, fit: dict[int, SourceSnapshot], reasons: dict[int, ReoError], check: Callable[[SourceSnapshot], None]) -> bool:
         try:
             check(fit[number])
         except ReoError as reason:
@@ -140,29 +140,29 @@ def first_within_threshold(order: list[int], watermarks: Mapping[int, int], thre
     return next((number for number in order if number in watermarks and furthest - watermarks[number] <= threshold), None)
 
 
-def inspect_single_source(settings: Settings, prepared: Sources, frontiers: Frontiers) -> Look:
+def inspect_single_source(settings: Settings, prepared: SourceTopics, frontiers: Frontiers) -> SourceSnapshot:
     """Single mode: this one or a Stop. Its identity comes first: the offsets of another topic are of no interest."""
     _check_identities(prepared, frontiers)
-    seen = candidates.look(settings, prepared)
+    seen = source_candidates.take_snapshot(settings, prepared)
     if isinstance(seen, ReoError):
         raise seen
     _record_watermark(seen)
     try:
         _check_single(seen, frontiers)
     except SourceTruncated:
-        again = candidates.look(settings)  # it can have been recreated between two questions
-        if isinstance(again, Look):
+        again = source_candidates.take_snapshot(settings)  # it can have been recreated between two questions
+        if isinstance(again, SourceSnapshot):
             _check_identities(again.sources, frontiers)
         raise
     return seen
 
 
-def _check_identities(sources: Sources, frontiers: Frontiers) -> None:
+def _check_identities(sources: SourceTopics, frontiers: Frontiers) -> None:
     for route, _, frontier in tail_comparison.match_routes(sources, frontiers):
         topics.check_identity(frontier.source_identity, sources[route])
 
 
-def _check_single(seen: Look, frontiers: Frontiers) -> None:
+def _check_single(seen: SourceSnapshot, frontiers: Frontiers) -> None:
     for _, place, frontier in tail_comparison.match_routes(seen.sources, frontiers):
         _check_beginning(seen, place, frontier)
         if seen.ends[place] <= frontier.rule.frontier:
@@ -172,7 +172,7 @@ def _check_single(seen: Look, frontiers: Frontiers) -> None:
     check_history(seen, frontiers)
 
 
-def check_history(seen: Look, frontiers: Frontiers) -> None:
+def check_history(seen: SourceSnapshot, frontiers: Frontiers) -> None:
     """SourceTruncated when this cluster does not have the last records that were copied."""
     copied = tail_comparison.list_last_copied(seen.sources, frontiers)
     if not copied:
@@ -184,13 +184,13 @@ def check_history(seen: Look, frontiers: Frontiers) -> None:
         consumer.close()
 
 
-def _record_watermark(seen: Look) -> Look:
+def _record_watermark(seen: SourceSnapshot) -> SourceSnapshot:
     """For the metric: stage one's alone, because what stage two saw at its own start would be taken for the newest while stage one is started again."""
-    SOURCE_HIGH_WATERMARK.labels(seen.settings.source.bootstrap_servers).set(seen.watermark)
+    SOURCE_HIGH_WATERMARK.labels(seen.settings.source.bootstrap_servers).set(seen.stable_end_sum)
     return seen
 
 
-def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
+def _check_beginning(seen: SourceSnapshot, place: Place, frontier: Frontier) -> None:
     wanted, begin = frontier.rule.frontier + 1, seen.beginnings[place]
     if begin > wanted:
         nobody_knows = ", and nothing tells whether filter.sql would have let them pass" if seen.settings.text("filter.sql") else ""
@@ -200,7 +200,7 @@ def _check_beginning(seen: Look, place: Place, frontier: Frontier) -> None:
             "to have an exact copy of what is left, copy to a new destination.topic")
 
 
-def check_offsets(seen: Look, frontiers: Frontiers) -> None:
+def check_offsets(seen: SourceSnapshot, frontiers: Frontiers) -> None:
     """Conditions 1 and 2 of a candidate that answers."""
     for _, place, frontier in tail_comparison.match_routes(seen.sources, frontiers):
         if place not in seen.ends:
@@ -211,7 +211,7 @@ def check_offsets(seen: Look, frontiers: Frontiers) -> None:
                          "it is behind, was truncated, or was recreated")
 
 
-def _check_same(seen: Look, prepared: Sources, frontiers: Frontiers, on_progress: Callable[[], None]) -> None:
+def _check_same(seen: SourceSnapshot, prepared: SourceTopics, frontiers: Frontiers, on_progress: Callable[[], None]) -> None:
     """Conditions 4 and 5."""
     if seen.sources != prepared:
         permissions.check(seen.settings, "run replicator")

@@ -14,7 +14,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import candidates, machine, permissions, points, positions, topics
+from common import machine, permissions, points, positions, source_candidates, topics
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -233,7 +233,7 @@ def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Se
     """
     points.at("one: started")
     with permissions.named(settings, "run replicator"):
-        partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
+        partitions = sum(source.partitions for source in topics.prepare(source_candidates.select_answering(settings)).values())
         engine = start_engine(settings, partitions)
         try:
             Stage(settings, stopping, engine, partitions, state_file).run()

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from confluent_kafka import Consumer
 
 from common import positions, tables
-from common.candidates import Look, request_timeout_s
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.records import Consumed, content
 from common.routes import Place, Route
+from common.source_candidates import SourceSnapshot, request_timeout_s
 from replicator.history import LastCopied
 
 TAIL_OFFSETS = 1000
@@ -56,7 +56,7 @@ def list_last_copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier
             for _, place, frontier in match_routes(routes, frontiers) if (last := frontier.last_record)}
 
 
-def compare_tails(there: Look, frontiers: Mapping[Place, Frontier], on_progress: Callable[[], None]) -> int:
+def compare_tails(there: SourceSnapshot, frontiers: Mapping[Place, Frontier], on_progress: Callable[[], None]) -> int:
     """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it cannot be told now."""
     settings, rows = there.settings, match_routes(there.sources, frontiers)
     beginnings = positions.beginnings(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
@@ -110,7 +110,7 @@ def _read_copy_tail(consumer: Consumer, output: Place, frontier: Frontier, begin
     return list(found)
 
 
-def _read_candidate_tail(there: Look, consumer: Consumer, place: Place, begin: int, last: int) -> list[TailRecord]:
+def _read_candidate_tail(there: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int) -> list[TailRecord]:
     """The candidate's records from `begin` to `last`, as they would be written."""
     instead_of_zero = tables.zero_timestamp_ms(there.settings) or 0
     found = []

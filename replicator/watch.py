@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common import machine, points, positions, topics
-from common.candidates import request_timeout_s
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
@@ -25,6 +24,7 @@ from common.positions import Committed
 from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
+from common.source_candidates import request_timeout_s
 from replicator import history, tail_comparison
 from replicator.clients import Clients
 from replicator.read_up_to_writer import EmptyRange

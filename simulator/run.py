@@ -52,7 +52,7 @@ def perform(plan: Plan) -> Result:
     system = System(plan, schedule, tell)
     judge = Judge(system)
     system.faults = faults = Faults(system, judge, plan.faults)
-    real_clients = kafka_clients.use(kafka_clients.Clients(*kafka.clients(system.network), speaks_tls=lambda _: False))
+    real_clients = kafka_clients.use_clients(kafka_clients.ClientFactories(*kafka.clients(system.network), speaks_tls=lambda _: False))
     try:
         system.begin()
         result.violation = _run(schedule, system, judge, faults)
@@ -60,7 +60,7 @@ def perform(plan: Plan) -> Result:
             result.story += schedule.where()
     finally:
         schedule.close()
-        kafka_clients.use(real_clients)
+        kafka_clients.use_clients(real_clients)
         machine.use(real_machine)
     result.faults.update(faults.done)
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now

@@ -1,4 +1,4 @@
-"""Choosing among identical upstreams, without clusters: who is near enough, who is lost, and whether two ends of a partition are the same."""
+"""Source candidates without clusters: which one is selected, which one is lost, and whether two tails of a partition are equal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import candidates, machine
-from common.candidates import Look
+from common import machine, source_candidates
 from common.errors import SettingsInvalid, SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, RuleState
 from common.routes import Place
 from common.settings import load
+from common.source_candidates import SourceSnapshot
 from common.topics import Topic
 from replicator.health import Health, evaluate
 from replicator.source_selection import SourceSelection, first_within_threshold, inspect_single_source
@@ -94,7 +94,8 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(monkey
     route, before = settings.routes()[0], Topic("orders", "one", 1, "cluster")
     sources = {route: replace(before, topic_id="two") if made_again else before}
     place = route.source(0)
-    monkeypatch.setattr(candidates, "look", lambda _, known=None: Look(settings, known or sources, {place: 0}, {place: 3}, {place: 3}))
+    monkeypatch.setattr(source_candidates, "take_snapshot",
+                        lambda _, known=None: SourceSnapshot(settings, known or sources, {place: 0}, {place: 3}, {place: 3}))
     frontiers = {Place(route.intermediate_topic, 0): Frontier(RuleState(9, 1, None), before.identity, 1, "", -1, 0)}
     with pytest.raises(SourceRecreated if made_again else SourceTruncated):
         inspect_single_source(settings, {route: before}, frontiers)

@@ -13,7 +13,7 @@ import pytest
 from common import client_options, kafka_clients, spark_options
 from common.client_options import GUARDED, SWITCH
 from common.errors import SettingsInvalid
-from common.kafka_clients import Lost
+from common.kafka_clients import LossCounter
 from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
@@ -95,9 +95,9 @@ def test_what_an_exact_copy_stands_on_is_guarded() -> None:
 def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, dict[str, Any]]:
     """What each of the four clients is given, and Spark."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(kafka_clients, "_in_use", kafka_clients.Clients(*[cast(Any, made.append)] * 3))
+    monkeypatch.setattr(kafka_clients, "_factories", kafka_clients.ClientFactories(*[cast(Any, made.append)] * 3))
     kafka_clients.stage_two_consumer(loaded, 0)
-    kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
+    kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, LossCounter("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}
             for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded, 1_048_588))]
     return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))

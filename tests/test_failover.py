@@ -1,4 +1,4 @@
-"""Identical upstreams: three real brokers that are fed alike, and a copy that goes on when the one it is made from is lost or falls behind.
+"""Identical source clusters: three real brokers that are fed alike, and a copy that goes on when the one it is made from is lost or falls behind.
 
 A broker that a test harmed is well again at its end. Each test has a topic of its own; what the candidates have is compared with the copy by the judge.
 """
@@ -17,11 +17,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common import positions, topics
-from common.candidates import Sources
 from common.errors import ClusterUnreachable, SourceRecreated
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings, load
+from common.source_candidates import SourceTopics
 from reo.demo.broker import Broker
 from replicator.health import Health
 from replicator.run import Engine, Plan
@@ -273,7 +273,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
     described, asked = topics.sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
 
-    def then_still(*arguments: Any) -> Sources:
+    def then_still(*arguments: Any) -> SourceTopics:
         found = described(*arguments)
         asked.found.clear()
         stand_still(one)

@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from common import tables
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, translate
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 from reo.checks.findings import Finding, failed, ok, warning
 
 SAYS = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
@@ -64,7 +64,7 @@ def look(settings: Settings, cluster: Cluster) -> Seen:
     def ask() -> Seen:
         found = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
         return Seen(found.cluster_id, len(found.nodes), _broker_settings(client, found.nodes[0].id))
-    return once_reachable(cluster, client, timeout_s, ask)
+    return ask_cluster(cluster, client, timeout_s, ask)
 
 
 def _broker_settings(client: AdminClient, broker: int) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from common import candidates, positions
+from common import positions, source_candidates
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
 from common.group import Group
@@ -108,7 +108,7 @@ def _source(settings: Settings, sources: Mapping[Route, Topic], frontiers: Mappi
             yield failed(about, wrong)
         return
     refused = 0
-    for cluster, seen in zip(settings.sources, candidates.looks(settings), strict=True):
+    for cluster, seen in zip(settings.sources, source_candidates.take_snapshots(settings), strict=True):
         about = f"source candidate {cluster.bootstrap_servers}"
         try:
             if isinstance(seen, ReoError):
