@@ -1,12 +1,11 @@
-"""Is a candidate's topic the one that was copied? Its records say so, or it is refused (`source.mode=failover`).
+"""Whether a candidate's topic is the one that was copied: its last records show it, or it is refused (`source.mode=failover`).
 
-The destination's last records up to the frontier are the copy's; the candidate's last visible records up to the frontier have to be the same ones,
-walked backwards in step, over TAIL_OFFSETS offsets of each partition: key, value, headers, timestamp. And the copy's last record has to be exactly
-at the frontier's offset, or the offsets are not the same. Where the copy's last record is, the frontier says: `sent` visible records after
-`destination_known`.
+The destination's last records up to the frontier are compared with the candidate's last visible records up to the frontier, from the end backwards, over
+TAIL_OFFSETS offsets of each partition: key, value, headers, timestamp. The copy's last record must be exactly at the frontier's offset, otherwise the candidate
+has other offsets. The frontier tells where the copy's last record is: `sent` visible records after `destination_known`.
 
-A partition of which nothing was copied, or of which one side has nothing left, says nothing; a topic of which no partition says anything
-although records were written is refused: nothing shows that it is the same.
+A partition proves nothing when nothing of it was copied, or when one side has no records left. A topic is refused when records of it were written and no
+partition proves that it is the same.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from replicator.history import LastCopied
 TAIL_OFFSETS = 1000
 TEXT_MAX = 60
 FETCH_OPTIONS = {"fetch.message.max.bytes": 1_048_576, "queued.max.messages.kbytes": 4096}
-"""What is fetched beyond the frontier is thrown away, and there may be millions."""
+"""What is fetched beyond the frontier is discarded, and there may be millions of records."""
 
 
 class TailRecord(NamedTuple):
-    """A record and where it is; two are the same one at the two sides when their contents are."""
+    """A record and its offset. Records of the two sides are the same when their contents are equal."""
 
     offset: int
     content: tuple[object, ...]
 
     def __str__(self) -> str:
-        """In one line, shortened."""
+        """One line, shortened."""
         key, value, _, timestamp = self.content
         return f"key={key!r:.{TEXT_MAX}} value={value!r:.{TEXT_MAX}} timestamp={timestamp}"
 
 
 def match_routes(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> list[tuple[Route, Place, Frontier]]:
-    """Each frontier, which is known by its intermediate partition, with its route and its source partition."""
-    known = {route.intermediate_topic: route for route in routes}
-    return [(known[place.topic], known[place.topic].source(place.partition), frontier) for place, frontier in frontiers.items()]
+    """Each frontier with its route and its source partition; `frontiers` is by intermediate partition."""
+    by_topic = {route.intermediate_topic: route for route in routes}
+    return [(by_topic[place.topic], by_topic[place.topic].source(place.partition), frontier) for place, frontier in frontiers.items()]
 
 
 def list_last_copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier]) -> dict[Place, LastCopied]:
@@ -56,9 +55,9 @@ def list_last_copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier
             for _, place, frontier in match_routes(routes, frontiers) if (last := frontier.last_record)}
 
 
-def compare_tails(there: SourceSnapshot, frontiers: Mapping[Place, Frontier], on_progress: Callable[[], None]) -> int:
-    """How many records were held against each other; SourceRefused with the first difference, ClusterUnreachable when it cannot be told now."""
-    settings, rows = there.settings, match_routes(there.sources, frontiers)
+def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier], on_progress: Callable[[], None]) -> int:
+    """The number of compared records; SourceRefused with the first difference, ClusterUnreachable when a cluster does not answer now."""
+    settings, rows = snapshot.settings, match_routes(snapshot.sources, frontiers)
     beginnings = positions.beginnings(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
     ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination, settings.source))
     compared, written = Counter[Route](), set()
@@ -68,9 +67,9 @@ def compare_tails(there: SourceSnapshot, frontiers: Mapping[Place, Frontier], on
             output = route.destination(place.partition)
             last = frontier.last_record.source_offset if frontier.last_record else frontier.rule.frontier
             copied = _read_copy_tail(ours, output, frontier, beginnings[output])
-            begin = max(there.beginnings[place], last + 1 - TAIL_OFFSETS)
+            begin = max(snapshot.beginnings[place], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
-                compared[route] += compare_tail(place, copied, _read_candidate_tail(there, theirs, place, begin, last), last)
+                compared[route] += compare_tail(place, copied, _read_candidate_tail(snapshot, theirs, place, begin, last), last)
             if frontier.destination_known >= 0 or frontier.sent:
                 written.add(route)
     finally:
@@ -78,16 +77,16 @@ def compare_tails(there: SourceSnapshot, frontiers: Mapping[Place, Frontier], on
         theirs.close()
     for route in written:
         if not compared[route]:
-            raise SourceRefused(f"none of the last records of {route.destination_topic} are left on both sides: nothing shows that {route.source_topic} there "
+            raise SourceRefused(f"none of the last records of {route.destination_topic} is left on both sides: nothing shows that {route.source_topic} there "
                                 "is the topic that was copied")
     return compared.total()
 
 
-def compare_tail(place: Place, copied: list[TailRecord], there: list[TailRecord], frontier: int) -> int:
-    """Two ends of one partition in step, backwards; how many pairs are equal, or SourceRefused."""
-    if not there or there[-1].offset != frontier:
+def compare_tail(place: Place, copied: list[TailRecord], candidate: list[TailRecord], frontier: int) -> int:
+    """Compare the tails of one partition from the end backwards; the number of equal pairs, or SourceRefused."""
+    if not candidate or candidate[-1].offset != frontier:
         raise SourceRefused(f"{place} has no record at offset {frontier}, which was the last one copied")
-    pairs = list(zip(reversed(copied), reversed(there), strict=False))
+    pairs = list(zip(reversed(copied), reversed(candidate), strict=False))
     for ours, theirs in pairs:
         if ours.content != theirs.content:
             raise SourceRefused(f"the record of {place} at offset {theirs.offset} is not the one that was copied: there {theirs}, at the destination {ours}")
@@ -95,30 +94,30 @@ def compare_tail(place: Place, copied: list[TailRecord], there: list[TailRecord]
 
 
 def _read_copy_tail(consumer: Consumer, output: Place, frontier: Frontier, beginning: int) -> list[TailRecord]:
-    """The copy's last records up to the frontier."""
+    """Read the copy's last records up to the frontier."""
     begin = max(beginning, frontier.destination_known + 1 - TAIL_OFFSETS)
-    found: deque[TailRecord] = deque(maxlen=TAIL_OFFSETS)
-    after = 0
+    records: deque[TailRecord] = deque(maxlen=TAIL_OFFSETS)
+    sent = 0
     for message in positions.visible(consumer, {output: begin}, REQUEST_TIMEOUT_S):
         if message.offset() > frontier.destination_known:
-            if after == frontier.sent:
+            if sent == frontier.sent:
                 break
-            after += 1
-        found.append(_to_tail_record(message))
-    if after < frontier.sent and beginning <= frontier.destination_known + 1:
-        raise ClusterUnreachable(f"{output} shows {after} of the {frontier.sent} records that were written last: they are not decided yet")
-    return list(found)
+            sent += 1
+        records.append(_to_tail_record(message))
+    if sent < frontier.sent and beginning <= frontier.destination_known + 1:
+        raise ClusterUnreachable(f"only {sent} of the {frontier.sent} records written last to {output} are visible: their transaction has not ended yet")
+    return list(records)
 
 
-def _read_candidate_tail(there: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int) -> list[TailRecord]:
-    """The candidate's records from `begin` to `last`, as they would be written."""
-    instead_of_zero = tables.zero_timestamp_ms(there.settings) or 0
-    found = []
-    for message in positions.visible(consumer, {place: begin}, request_timeout_s(there.settings)):
+def _read_candidate_tail(snapshot: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int) -> list[TailRecord]:
+    """Read the candidate's records from `begin` to `last`, as the copy would have them."""
+    instead_of_zero = tables.zero_timestamp_ms(snapshot.settings) or 0
+    records = []
+    for message in positions.visible(consumer, {place: begin}, request_timeout_s(snapshot.settings)):
         if message.offset() > last:
             break
-        found.append(_to_tail_record(message, instead_of_zero))
-    return found
+        records.append(_to_tail_record(message, instead_of_zero))
+    return records
 
 
 def _to_tail_record(message: Consumed, instead_of_zero: int = 0) -> TailRecord:

@@ -260,7 +260,7 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Cluste
     assert service.ends(STOP_S) == 2
     refused = [line for line in service.errors if "SettingsInvalid" in line]
     assert len(refused) == 1
-    assert "the value of fetch.max.bytes: Not a number of type INT: look at source.consumer_options" in refused[0]
+    assert "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options" in refused[0]
 
 
 def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: Start) -> None:
