@@ -1,6 +1,6 @@
-"""`python -m replicator`: the process of stage one, with the settings of the environment.
+"""`python -m replicator`: the process of stage one, with the settings from the environment.
 
-What it has to know when it is started again it keeps beside the metrics of the service, in a folder that ends with it (`reo.supervisor`).
+It keeps the state that a restarted process needs beside the service's metrics, in a folder that is deleted when the service ends (`reo.supervisor`).
 """
 
 import os

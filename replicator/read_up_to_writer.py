@@ -1,16 +1,16 @@
-"""Writing down how far the source has nothing to copy (`common.read_up_to`), so that its deletion is no loss.
+"""Record on the intermediate topic how far the source has nothing to copy (`common.read_up_to`), so that a deletion there is no loss.
 
 A read-up-to record may be written for a partition only when
 
-1. everything that stage one has written is committed by stage two: the frontier was read back from the group, at the end of
+1. stage two has committed everything that stage one has written: the frontier was read from the group, and it is at the end of
    the intermediate partition;
-2. a `read_committed` look at the source, from that frontier up to an offset at or below its last stable offset, has found
-   nothing; with `filter.sql`, Spark has read up to there in batches that are done, and what passed is behind the frontier;
-3. nothing that was looked at had been deleted before: the source still begins at or before the offset after the frontier,
-   asked after the look.
+2. a `read_committed` consumer found no record in the source between that frontier and an offset at or below the last stable
+   offset; with `filter.sql`, Spark has read up to there in completed batches, and what passed is below the frontier;
+3. nothing in that range had been deleted before: after the read, the source still begins at or before the offset after the
+   frontier.
 
-It says which frontier it follows, so one that comes late, or twice, or behind records that came meanwhile, does nothing. It
-is written while a partition is idle, once for each gap: a busy source costs nothing.
+The record names the frontier that it follows. So it does nothing when it arrives late, twice, or after newer records. It is
+written while a partition is idle, once for each empty range: a busy source costs nothing.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ FLUSH_S = 5.0
 
 
 class EmptyRange(NamedTuple):
-    """Source offsets of one partition of which there is nothing to copy."""
+    """Source offsets of one partition with nothing to copy."""
 
     frontier: int
-    """The gap begins behind it."""
+    """The range begins at the offset after it."""
     end: int
-    """The first offset after the gap."""
+    """The first offset after the range."""
 
 
 class ReadUpToWriter:
-    """Writes read-up-to records, each gap once; the producer is made for the first."""
+    """Writes read-up-to records, one for each range; creates its producer for the first one."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.producer: Producer | None = None
         self.written: dict[Place, tuple[int, EmptyRange]] = {}
-        """With the epoch of the run that wrote it."""
+        """By intermediate partition, the last range, with the epoch of the run that wrote it."""
 
-    def write(self, epoch: int, identities: Mapping[Route, str], gaps: Mapping[Place, EmptyRange]) -> None:
-        """By intermediate partition, for the run with this epoch. What is not delivered is written again by a later run."""
+    def write(self, epoch: int, identities: Mapping[Route, str], ranges: Mapping[Place, EmptyRange]) -> None:
+        """Write the ranges, by intermediate partition, for the run with this epoch. A later run repeats what is not delivered."""
         by_topic = {route.intermediate_topic: identity for route, identity in identities.items()}
-        for place, gap in gaps.items():
-            if gap.end <= gap.frontier + 1 or self.written.get(place) == (epoch, gap):
+        for place, empty_range in ranges.items():
+            if empty_range.end <= empty_range.frontier + 1 or self.written.get(place) == (epoch, empty_range):
                 continue
-            self.written[place] = epoch, gap
+            self.written[place] = epoch, empty_range
             self.producer = self.producer or idempotent_producer(self.settings.destination, self.settings, "replicator-notes")
-            said = ReadUpTo(place.partition, gap.end - 1, gap.frontier, epoch, by_topic[place.topic], bool(self.settings.text("filter.sql")))
-            log.debug("%s: nothing to copy behind source offset %d up to %d", place, gap.frontier, gap.end - 1)
+            record = ReadUpTo(place.partition, empty_range.end - 1, empty_range.frontier, epoch, by_topic[place.topic], bool(self.settings.text("filter.sql")))
+            log.debug("%s: nothing to copy after source offset %d up to %d", place, empty_range.frontier, empty_range.end - 1)
             try:
-                self.producer.produce(place.topic, partition=place.partition, headers=[(HEADER, encode(said))])
+                self.producer.produce(place.topic, partition=place.partition, headers=[(HEADER, encode(record))])
             except (KafkaException, BufferError) as failed:
-                log.warning("%s: it cannot be written down that nothing is left: %s", place, failed)
+                log.warning("%s: the read-up-to record cannot be written: %s", place, failed)
         if self.producer:
             self.producer.poll(0)
 
     def flush(self) -> None:
-        """Wait for what is on its way, for a bounded time."""
+        """Wait at most FLUSH_S for deliveries."""
         if self.producer:
             self.producer.flush(FLUSH_S)

@@ -49,9 +49,9 @@ ASKED = {
     "value >": "PARSE_SYNTAX_ERROR",
     "key": "FILTER_NOT_BOOLEAN",
     "count(*) > 1": "INVALID_WHERE_CONDITION",
-    "rand() > 0.5": "different things of the same record",
-    "uuid() = 'x'": "different things of the same record",
-    "(select 1) = 1": "different things of the same record",
+    "rand() > 0.5": "different results for the same record",
+    "uuid() = 'x'": "different results for the same record",
+    "(select 1) = 1": "different results for the same record",
 }
 """Conditions, and a part of what is said of them."""
 
