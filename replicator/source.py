@@ -27,7 +27,8 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.source.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not copied
-        "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),  # a new run adds topics
+        # not `subscribe`: only a new run adds partitions
+        "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),
         "startingOffsets": orjson.dumps(offsets).decode(),
         "failOnDataLoss": "true",  # missing data is a failure, never a warning
         "includeHeaders": "true",

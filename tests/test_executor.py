@@ -50,7 +50,7 @@ def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     said = json.loads(line)["event"] if form == "json" else line
-    assert "started by Spark in its pods on Kubernetes" in said
+    assert "Spark starts `reo executor` in its pods on Kubernetes" in said
     assert "SPARK_APPLICATION_ID, SPARK_EXECUTOR_POD_IP" in said
     assert "SPARK_DRIVER_URL" not in said
 
