@@ -1,6 +1,6 @@
 """The consumer group seen from outside: its commits as they are, its members, and a commit on its behalf.
 
-The stages read frontiers with a consumer (`positions.committed`), which waits for offsets of an open transaction without saying so: it
+The stages read frontiers with a consumer (`positions.read_commits`), which waits for offsets of an open transaction without saying so: it
 ends with a plain time-out. The admin client answers at once that offsets are undecided, gives back commits that are not ours, and
 its own commit carries metadata. That commit is an OffsetCommit without a member, which a broker takes for a group without members only, in both
 protocols: so the broker itself refuses it while stage two runs. (All measured; an offset in a transaction without a member is not refused.)

@@ -97,7 +97,7 @@ class InGroup:
             try:
                 places = self.places(names)
                 try:
-                    return positions.committed(self.reader, places)
+                    return positions.read_commits(self.reader, places)
                 except (ClusterUnreachable, HangingTransaction):
                     self.group.commits(places)  # a consumer says of undecided offsets what it says of a silent cluster: no answer in time
                     undecided_since = None

@@ -227,7 +227,7 @@ def first_source_offset(settings: Settings, source_admin: AdminClient, place: Pl
         return start.offsets[place.partition]
     end = positions.ends(source_admin, [place])[place]  # asked first: a record that comes between the two questions is not left out
     if start.kind == "timestamp":
-        offset = positions.listed(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
+        offset = positions.list_offsets(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
         return offset if offset >= 0 else end  # no record is that young yet
     return end
 

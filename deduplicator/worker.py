@@ -162,7 +162,7 @@ def build(settings: Settings, number: int) -> Worker:
     if routes:
         intermediate.follow(routes)
     asker = reader(settings.destination, settings)  # each thread has clients of its own
-    ends = Probe[dict[Place, int]](lambda: positions.ends_by(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
+    ends = Probe[dict[Place, int]](lambda: positions.read_ends(asker, list(partitions.assigned), ANSWER_S), {}, HOUSEKEEPING_S + ANSWER_S)
     ends.start("ends", HOUSEKEEPING_S)
     return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, Follower(settings, routes.values()),
                   SharedOut(starter, intermediate), Joined(in_group.group, intermediate), Purge(in_group.admin), ends)

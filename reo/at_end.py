@@ -31,7 +31,7 @@ class AtEnd:
             return False
         self.due = machine.monotonic() + EVERY_S
         try:
-            commits = positions.committed(self.reader, self.ends, EVERY_S)
+            commits = positions.read_commits(self.reader, self.ends, EVERY_S)
         except (ClusterUnreachable, HangingTransaction):
             return False
         return all(place in commits and commits[place].intermediate_offset >= end for place, end in self.ends.items())

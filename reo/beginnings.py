@@ -18,7 +18,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import positions
-from common.positions import FROM_BEGINNING, visible
+from common.positions import FROM_BEGINNING, read_visible
 from common.records import content
 from common.routes import Place
 
@@ -38,7 +38,7 @@ class Side:
 
     def first(self) -> tuple[int, list[Content]]:
         """The offset of the first visible record, and what the first STRETCH records are; nothing where there is none."""
-        with closing(visible(self.reader, {self.place: FROM_BEGINNING}, SILENCE_S)) as records:
+        with closing(read_visible(self.reader, {self.place: FROM_BEGINNING}, SILENCE_S)) as records:
             found = list(islice(records, STRETCH))
         return found[0].offset() if found else FROM_BEGINNING, [content(message, self.instead_of_zero) for message in found]
 
@@ -49,7 +49,7 @@ class Side:
         """
         begun: list[tuple[int, int]] = []  # how many of them stand at a place so far, and its offset; the first of these has most
         best, place = 0, None
-        with closing(visible(self.reader, {self.place: self._not_before(stretch[0])}, SILENCE_S)) as records:
+        with closing(read_visible(self.reader, {self.place: self._not_before(stretch[0])}, SILENCE_S)) as records:
             for message in records:
                 here = content(message, self.instead_of_zero)
                 begun = [(stood + 1, offset) for stood, offset in begun if stretch[stood] == here]
@@ -70,7 +70,7 @@ class Side:
         *_, timestamp_ms = first
         if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may have become 1, and what is negative asks for something else
             return FROM_BEGINNING
-        return positions.listed(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
+        return positions.list_offsets(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
 
 
 def aligned(source: Side, destination: Side, source_cut: bool, copy_cut: bool) -> tuple[int, int] | None:

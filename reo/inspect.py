@@ -49,7 +49,7 @@ def rows(settings: Settings, partition: int | None, begin: int | None, count: in
 
 
 def _rows(consumer: Consumer, place: Place, first: int, count: int) -> Iterator[dict[str, Any]]:
-    with closing(positions.visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as found:
+    with closing(positions.read_visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as found:
         yield from map(_row, islice(found, count))
 
 
@@ -58,7 +58,7 @@ def _row(message: Consumed) -> dict[str, Any]:
     row: dict[str, Any] = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "written_ms": message.timestamp()[1],
                            "key": None if key is None else key.decode(errors="replace"), "value_bytes": None if value is None else len(value)}
     try:
-        said = positions.read_up_to_of(message) or positions.origin_of(message)
+        said = positions.parse_read_up_to(message) or positions.parse_origin(message)
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
     return row | ({"read_up_to" if isinstance(said, ReadUpTo) else "origin": {name: getattr(said, name) for name in said.__struct_fields__}})

@@ -87,7 +87,7 @@ class Translation:
         routes = {route.intermediate_topic: route for route in self.sources}
         places = topics.intermediates(self.sources)
         try:
-            commits = positions.committed(self.destination_reader, places)
+            commits = positions.read_commits(self.destination_reader, places)
         except (ClusterUnreachable, HangingTransaction):
             Group(self.settings, self.destination_admin).commits(places)  # says what a consumer does not: that offsets are undecided
             raise
@@ -107,7 +107,7 @@ class Translation:
             raise OffsetUntranslatable(f"{row.source}: the group stands at offset {offset}, the source has {bounds[0]} to {bounds[1]}: what it would read next "
                                        "is not there (any more). Reset it at the source (kafka-consumer-groups.sh --reset-offsets), then translate again")
         copied = frontier.rule.frontier + 1
-        if positions.first_visible(self.source_reader, row.source, copied, offset) is not None:
+        if positions.find_first_visible(self.source_reader, row.source, copied, offset) is not None:
             raise OffsetUntranslatable(f"{row.source}: the group stands at offset {offset}, the copy at {copied}: it has read records that are not copied yet. "
                                        "Let the service catch up, then translate again")
         behind = sum(1 for _ in self._records(self.source_reader, row.source, offset, copied))
@@ -154,7 +154,7 @@ class Translation:
     @staticmethod
     def _records(client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
-        with closing(positions.visible(client, {place: begin})) as records:
+        with closing(positions.read_visible(client, {place: begin})) as records:
             for message in records:
                 if end is not None and message.offset() >= end:
                     return

@@ -118,8 +118,8 @@ class Recovery:
         destination_begin = positions.beginnings(self.destination_admin, [destination])
         return Sides(
             str(destination),
-            lambda: positions.visible(self.source_reader, source_begin),
-            lambda: positions.visible(self.destination_reader, destination_begin),
+            lambda: positions.read_visible(self.source_reader, source_begin),
+            lambda: positions.read_visible(self.destination_reader, destination_begin),
             source_begin[source] == 0, destination_begin[destination] == 0, self.settings.start.from_beginning(partition, added=partition >= counted),
             tables.zero_timestamp_ms(self.settings) or 0)
 
@@ -146,7 +146,7 @@ class Recovery:
         if row.found is None:
             return None
         place, offset = self.route.source(row.partition), row.found.source_offset
-        record = positions.firsts(self.source_reader, {place: offset}).get(place)
+        record = positions.read_first_records(self.source_reader, {place: offset}).get(place)
         if record is None or record.offset() != offset:
             return None
         return LastRecord(record.offset(), message_checksum(record))

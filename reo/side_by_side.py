@@ -73,12 +73,12 @@ class Sides:
         begins = result.source_next, result.destination_next
 
         def wanted() -> compared.Batches:
-            return positions.batches(source, {pair.source: begins[0]}, SILENCE_S)
+            return positions.read_batches(source, {pair.source: begins[0]}, SILENCE_S)
 
         def there() -> compared.Batches:
             if self.rows is not None:
                 return in_lists(self.rows(pair.destination, begins[1]))
-            return positions.batches(destination, {pair.destination: begins[1]}, SILENCE_S)
+            return positions.read_batches(destination, {pair.destination: begins[1]}, SILENCE_S)
 
         with closing(wanted()) as left, closing(there()) as right:
             compared.compare(left, right, result, self.instead_of_zero, progress, places_too=self.rows is not None)
@@ -114,7 +114,7 @@ class Sides:
 
 
 def in_lists(rows: Generator[Consumed]) -> compared.Batches:
-    """The same in lists, as `positions.batches` has them."""
+    """The same in lists, as `positions.read_batches` has them."""
     with closing(rows):
         while found := list(islice(rows, LIST)):
             yield found

@@ -125,7 +125,7 @@ class Looker:
         newest = self._firsts(self.clients.frontier_reader, {place: end - 1 for place, end in between_ends.items() if end > between_begins[place]})
         waiting = self._firsts(self.clients.frontier_reader, {place: max(commits[place][0], between_begins[place]) for place in there
                                                               if place in commits and commits[place][0] < between_ends[place]})
-        origins = {place: positions.read_up_to_of(message) or positions.origin_of(message) for place, message in newest.items() if message}
+        origins = {place: positions.parse_read_up_to(message) or positions.parse_origin(message) for place, message in newest.items() if message}
         copied, written = {}, {}
         for source, place in pairs:
             copied[source] = (commits[place][1].rule.frontier + 1 if place in commits
@@ -156,7 +156,7 @@ class Looker:
 
     @staticmethod
     def _firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-        found = positions.firsts(reader, begins)
+        found = positions.read_first_records(reader, begins)
         silent = sorted(begins.keys() - found.keys())
         if silent:
             raise ClusterUnreachable(f"{', '.join(map(str, silent))}: no record and no end of the partition came for {positions.POLL_S:.0f} s. Check that the "

@@ -24,7 +24,7 @@ from confluent_kafka.admin import OffsetSpec
 from common import machine, positions
 from common.kafka_clients import admin
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
-from common.positions import answered
+from common.positions import get_offset
 from common.routes import Place
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
@@ -64,7 +64,7 @@ class Health:
     def _sum_stable_ends(self, number: int, answers: OffsetFutures) -> int | None:
         name = self.settings.sources[number].bootstrap_servers
         try:
-            end_sum = sum(answered(future.result()) for future in answers.values())
+            end_sum = sum(get_offset(future.result()) for future in answers.values())
         except KafkaException as failed:
             error = failed.args[0]
             SOURCE_ERRORS.labels(name, error.name()).inc()
@@ -76,7 +76,7 @@ class Health:
 
     def _refresh_metadata(self, number: int, names: Iterable[str]) -> None:
         with contextlib.suppress(KafkaException):  # the next round tries again
-            positions.renew(self.clients[number], names, request_timeout_s(self.settings))
+            positions.refresh_metadata(self.clients[number], names, request_timeout_s(self.settings))
 
     def evaluate_round(self, end_sums: Mapping[int, int | None]) -> Event | None:
         """Evaluate one round of answers for the candidate that is copied from."""

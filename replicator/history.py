@@ -61,7 +61,7 @@ def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping
 
 
 def _firsts(settings: Settings, reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-    records = positions.firsts(reader, begins)
+    records = positions.read_first_records(reader, begins)
     for place in begins:
         if place not in records:
             raise ClusterUnreachable(f"reading the last copied record of {place} of the {settings.source.name} cluster: no answer")

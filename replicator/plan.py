@@ -110,7 +110,7 @@ class Planner:
     def try_read_commits(self, places: Iterable[Place]) -> dict[Place, Committed]:
         """The commits that can be read now; empty while the cluster does not answer or a transaction with offsets is open."""
         try:
-            return positions.committed(self.clients.frontier_reader, places, 2.0)
+            return positions.read_commits(self.clients.frontier_reader, places, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}

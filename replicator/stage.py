@@ -186,7 +186,7 @@ class Stage:
         if not self.end_offsets:
             ends = positions.ends(self.clients.source_admin, source_partitions.values(), committed_only=True)
             self.end_offsets = {place: ends[source_place] for place, source_place in source_partitions.items()}
-        return all(positions.first_visible(self.clients.source_reader, source_partitions[place], plan.starts[place], end) is None
+        return all(positions.find_first_visible(self.clients.source_reader, source_partitions[place], plan.starts[place], end) is None
                    for place, end in self.end_offsets.items())
 
     def _write_read_up_to(self, plan: Plan) -> None:

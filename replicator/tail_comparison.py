@@ -98,7 +98,7 @@ def _read_copy_tail(consumer: Consumer, output: Place, frontier: Frontier, begin
     begin = max(beginning, frontier.destination_known + 1 - TAIL_OFFSETS)
     records: deque[TailRecord] = deque(maxlen=TAIL_OFFSETS)
     sent = 0
-    for message in positions.visible(consumer, {output: begin}, REQUEST_TIMEOUT_S):
+    for message in positions.read_visible(consumer, {output: begin}, REQUEST_TIMEOUT_S):
         if message.offset() > frontier.destination_known:
             if sent == frontier.sent:
                 break
@@ -113,7 +113,7 @@ def _read_candidate_tail(snapshot: SourceSnapshot, consumer: Consumer, place: Pl
     """Read the candidate's records from `begin` to `last`, as the copy would have them."""
     instead_of_zero = tables.zero_timestamp_ms(snapshot.settings) or 0
     records = []
-    for message in positions.visible(consumer, {place: begin}, request_timeout_s(snapshot.settings)):
+    for message in positions.read_visible(consumer, {place: begin}, request_timeout_s(snapshot.settings)):
         if message.offset() > last:
             break
         records.append(_to_tail_record(message, instead_of_zero))

@@ -280,7 +280,7 @@ class Watch:
         if machine.monotonic() - self.progressed_at[place] < 1:
             return end - position
         begin = max(position, sample.source_beginnings[source_place])
-        if positions.first_visible(self.clients.source_reader, source_place, begin, end) is None:
+        if positions.find_first_visible(self.clients.source_reader, source_place, begin, end) is None:
             self.empty_up_to[place] = end
             return 0
         return end - position
