@@ -171,12 +171,12 @@ def build(settings: Settings, number: int) -> Worker:
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it cannot go on. Leaves no open transaction."""
     points.at("two: started")
-    with permissions.named(settings, "run deduplicator"):
+    with permissions.explain_refusals(settings, "run deduplicator"):
         _work(settings, number, stopping)
 
 
 def _work(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    permissions.check(settings, "run deduplicator")
+    permissions.check_permissions(settings, "run deduplicator")
     worker = build(settings, number)
     due = 0.0
     try:

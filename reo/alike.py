@@ -120,7 +120,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when something is not alike; with `--apply` only when it was made so."""
     try:
         tables.refuse(settings, "reo topics", "there is no destination topic")
-        permissions.check(settings, "topics --apply" if apply else "topics")
+        permissions.check_permissions(settings, "topics --apply" if apply else "topics")
         found = Alike(settings)
         changes = [row for row in found.rows if row.then is not None]
         if apply and changes:

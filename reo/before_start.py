@@ -62,7 +62,7 @@ def _ask(settings: Settings, stages: Sequence[str], answers: Connection) -> None
 
 def _places(settings: Settings, stages: Sequence[str]) -> list[Place]:
     on = source_candidates.select_answering(settings)
-    permissions.check(on, *(permissions.OF_STAGE[stage] for stage in stages))
+    permissions.check_permissions(on, *(permissions.OF_STAGE[stage] for stage in stages))
     if "deduplicator" in stages and tables.named(on):
         from common import postgresql
 

@@ -99,7 +99,7 @@ class Check:
 
     def _permissions(self, on: Settings) -> None:
         try:
-            permissions.check(on, *STAGES)
+            permissions.check_permissions(on, *STAGES)
             self.findings.append(ok("permissions", "all that both stages need and that can be asked about is allowed (not: transactional ids)"))
         except ReoError as lacking:
             self.findings.append(failed("permissions", lacking))

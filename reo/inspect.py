@@ -88,7 +88,7 @@ def command(settings: Settings, as_json: bool, partition: int | None, begin: int
     """The sub-command: exit code 0."""
     try:
         settings = source_candidates.select_answering(settings)
-        permissions.check(settings, "inspect")
+        permissions.check_permissions(settings, "inspect")
         found = list(rows(settings, partition, begin, count))
     except ReoError as error:
         print(f"reo inspect: {error}", file=sys.stderr)

@@ -66,7 +66,7 @@ def command(settings: Settings, as_json_: bool, most_records: int | None, most_s
     """The sub-command: exit code 0, or 36 when it lags more than is allowed."""
     try:
         settings = source_candidates.select_answering(settings)
-        permissions.check(settings, "lag")
+        permissions.check_permissions(settings, "lag")
         found = Looker(settings).look().standings
         print((as_json if as_json_ else as_text)(found))
         check(parts(found)[2], most_records, most_seconds)

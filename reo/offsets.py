@@ -166,7 +166,7 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     try:
         tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
         settings = source_candidates.select_answering(settings)
-        permissions.check(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
+        permissions.check_permissions(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
         translation = Translation(settings, group)
         translation.look()
         refused: list[ReoError] = [row.refused for row in translation.rows if row.refused]

@@ -181,7 +181,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         tables.refuse(settings, "reo recover", "the frontiers are in the database, and what the group has is "
                       "repeated from there: when that was lost or reset, stop the service, delete the group, and start again")
         settings = source_candidates.select_answering(settings)
-        permissions.check(settings, "recover --apply" if apply else "recover")
+        permissions.check_permissions(settings, "recover --apply" if apply else "recover")
         sources, hidden = divided(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:

@@ -157,7 +157,7 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
     """The sub-command: exit code 0 when everything could be looked at, whatever it looks like. `--watch` goes on until it is interrupted."""
     console = Console()
     try:
-        permissions.check(settings, "status")
+        permissions.check_permissions(settings, "status")
         watcher = Watcher(settings)
         again = watch and (console.is_terminal or as_json)
         with Live(Text(""), console=console, auto_refresh=False) if again and not as_json else nullcontext() as screen:

@@ -112,7 +112,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         if resume:
             tables.refuse(settings, "reo verify --resume", "a table is read from its beginning")
         memory.read()
-        permissions.check(source_candidates.select_answering(settings), "verify")
+        permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         verification = Verification(settings, memory)
         known = sum(pair.begin.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -48,7 +48,7 @@ class Planner:
         backoff_s = self.settings.number("source.backoff_min_ms") / 1000
         while not self.stopping():
             settings = source_candidates.select_answering(self.settings)
-            permissions.check(settings, "run replicator")  # without it, a run without permission fails with Spark's message, which names no ACL
+            permissions.check_permissions(settings, "run replicator")  # without it, a run without permission fails with Spark's message, which names no ACL
             prepared = self._prepare_sources(settings)
             commits = self._wait_for_frontiers(topics.intermediates(prepared))
             if commits is None:

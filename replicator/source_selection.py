@@ -215,7 +215,7 @@ def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
 def _check_copyable(snapshot: SourceSnapshot, prepared: SourceTopics, frontiers: Frontiers, on_progress: Callable[[], None]) -> None:
     """Check conditions 4 and 5."""
     if snapshot.sources != prepared:
-        permissions.check(snapshot.settings, "run replicator")
+        permissions.check_permissions(snapshot.settings, "run replicator")
         topics.prepare(snapshot.settings)
     check_history(snapshot, frontiers)
     compared = tail_comparison.compare_tails(snapshot, frontiers, on_progress)

@@ -232,7 +232,7 @@ def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Se
     `state_file` is for `replicator.source_selection`.
     """
     points.at("one: started")
-    with permissions.named(settings, "run replicator"):
+    with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(source.partitions for source in topics.prepare(source_candidates.select_answering(settings)).values())
         engine = start_engine(settings, partitions)
         try:
