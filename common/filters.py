@@ -27,7 +27,7 @@ def function(text: str) -> Filter:
     return cast(Filter, mapping.function(text))
 
 
-def wrong(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
+def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
     """What makes the filters, or the provenance header, unusable, in words."""
     text, on_error = settings["filter.function"], settings["filter.on_error"]
     given = [name for name in SETTINGS if settings[name]]

@@ -267,18 +267,18 @@ def _checked_secret(given: Any) -> str:
 def _contradictions(settings: Settings) -> Iterable[str]:
     yield from _wrong_routes(settings)
     for name in client_options.GUARDED:
-        yield from client_options.wrong(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
+        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (settings.source, settings.destination):
-        yield from cluster.security.wrong(cluster.name)
+        yield from cluster.security.validation_errors(cluster.name)
     for cluster in (*settings.sources, settings.destination):
         yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
     appends = settings.text("deduplicator.without_frontier") == "append"
     yield from source_clusters.validation_errors([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.wrong({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
-    yield from tables.wrong(settings)
-    yield from spark_options.wrong(settings.text("replicator.master"), settings.options(spark_options.SETTING))
+    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
+    yield from tables.validation_errors(settings)
+    yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
 
@@ -292,7 +292,7 @@ def _wrong_routes(settings: Settings) -> Iterable[str]:
     if many and not settings.text("application"):
         yield "application is missing: with several topics it has no default, and the frontiers of all of them are kept under it"
     if many:
-        yield from (f"topics: {reason}" for reason in rules.wrong(settings.rules))
+        yield from (f"topics: {reason}" for reason in rules.validation_errors(settings.rules))
         return
     names = dict(zip(ONE_TOPIC, (settings.source_topic, settings.destination_topic, settings.intermediate_topic), strict=True))
-    yield from rules.wrong_names(names, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])
+    yield from rules.name_errors(names, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])

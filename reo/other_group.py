@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
-from common.group import listed_offsets
+from common.group import list_group_offsets
 from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
 from common.source_clusters import Cluster
@@ -30,7 +30,7 @@ class OtherGroup:
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
 
         def ask() -> dict[Place, int]:
-            answers = listed_offsets(self.client, asked, decided=True)
+            answers = list_group_offsets(self.client, asked, decided=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)

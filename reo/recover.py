@@ -108,7 +108,7 @@ class Recovery:
         stable = positions.ends(self.destination_admin, places, committed_only=True)
         for place in places:
             if stable[place] < ends[place]:
-                raise HangingTransaction(f"a transaction on {place} is undecided from offset {stable[place]} on. {self.group.to_abort(place)}")
+                raise HangingTransaction(f"a transaction on {place} is undecided from offset {stable[place]} on. {self.group.describe_abort(place)}")
         return {place.partition: end for place, end in ends.items()}
 
     def _sides(self, partition: int, counted: int) -> Sides:
