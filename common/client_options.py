@@ -33,7 +33,7 @@ DEPTH_MAX = 12
 
 
 def _entry(side: str, host_name: str, *names: str) -> dict[str, Guard]:
-    one_way = Guard(f"all clients enter a cluster by one set of settings: use {side}.security_protocol, {side}.sasl_… and {side}.ssl_…")
+    one_way = Guard(f"all clients use the same TLS and SASL settings: use {side}.security_protocol, {side}.sasl_… and {side}.ssl_…")
     return {
         **dict.fromkeys(("bootstrap.servers", *names[:1]), Guard(f"all clients have to ask the same cluster: use {side}.bootstrap_servers")),
         **dict.fromkeys(("security.protocol", "sasl.mechanism", *names[1:]), one_way),
@@ -104,7 +104,7 @@ _STAGE_TWO_CONSUMER = {
                                                                     "deduplicator.session_timeout_ms")),
     "partition.assignment.strategy": Guard("stage two takes partitions over all at once", "range|roundrobin|range,roundrobin|roundrobin,range"),
     "group.remote.assignor": Guard("every partition has to have one owner, which is the broker's to see to", "uniform|range"),
-    "auto.offset.reset": Guard("a position that is gone would be skipped in silence instead of looked into", "error"),
+    "auto.offset.reset": Guard("a missing offset would be skipped silently instead of examined", "error"),
     **dict.fromkeys(("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store"),
                     Guard("offsets are committed in the transaction with the records, and nowhere else", "false")),
     "enable.partition.eof": Guard("the end of a partition would be taken for a failure", "false"),
@@ -182,8 +182,8 @@ def text(value: object) -> str:
     return str(value)
 
 
-def wrong(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[str]:
-    """What cannot be passed through, each with the reason."""
+def validation_errors(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[str]:
+    """One message for each option that is not passed through, with the reason."""
     for option, value in options.items():
         guard = GUARDED[setting].get(option)
         if setting == spark_options.SETTING and not spark_options.NAME.fullmatch(option):
@@ -199,7 +199,7 @@ def wrong(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[st
 
 
 def unsafe(setting: str, options: Mapping[str, str]) -> Iterator[str]:
-    """What is passed through only because the switch is on: for the log."""
+    """A log line for each option that is passed through only because the switch is on."""
     for option, value in options.items():
         guard = GUARDED[setting].get(option)
         if guard and not guard.allows(value):
@@ -207,10 +207,10 @@ def unsafe(setting: str, options: Mapping[str, str]) -> Iterator[str]:
 
 
 def spark(options: Mapping[str, str]) -> dict[str, str]:
-    """As Spark takes them."""
+    """The options in Spark's form."""
     return {option if option in SPARKS_OWN else f"kafka.{option}": value for option, value in options.items()}
 
 
 def shown(option: str, value: str) -> str:
-    """A value for people's eyes."""
+    """A value for display, without secrets."""
     return "(secret)" if SECRET.search(option) else value

@@ -1,10 +1,10 @@
-"""Every way in which reo ends on purpose, typed by what has to happen next.
+"""Every way in which reo ends on purpose, typed by what must happen next.
 
     ReoError
-    ├── Restart                     a new process mends it; the supervisor starts one, with a backoff
+    ├── Restart                     a new process repairs it; the supervisor starts one, with a backoff
     │   ├── Fenced                  another worker has taken this one's place
     │   └── StageFailed             anything unexpected: the state is in the destination cluster, so starting again is safe
-    └── Stop                        a restart meets the same again; the service ends with `exit_code`
+    └── Stop                        a restart would fail again; the service ends with `exit_code`
         ├── SettingsInvalid         2   unknown, missing or contradictory settings
         ├── ClusterUnreachable     10   no broker of a cluster answers
         ├── TopicMissing           11   the source topic does not exist
@@ -30,7 +30,7 @@
         ├── LagsBehind             36   `reo lag` found more than it was told to allow
         └── NothingCompared        37   `reo verify` had no record to compare
 
-A message says what was seen, names the setting or the record, and says what to do. Foreign exceptions are translated in
+A message says what happened, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
 """
 
@@ -46,11 +46,11 @@ class ReoError(Exception):
 
 
 class Restart(ReoError):
-    """A new process mends it."""
+    """A new process repairs it."""
 
 
 class Fenced(Restart):
-    """A newer member or producer has this one's place; going on would be a second writer."""
+    """A newer member or producer has replaced this one; this process would be a second writer."""
 
     exit_code = 3
 
@@ -60,11 +60,11 @@ class StageFailed(Restart):
 
 
 class Stop(ReoError):
-    """A restart meets the same again: an operator has to act first."""
+    """A restart would fail again: an operator must act first."""
 
 
 class SettingsInvalid(Stop):
-    """Lists every setting that is wrong, not only the first."""
+    """Lists every invalid setting, not only the first one."""
 
     exit_code = 2
 
@@ -76,7 +76,7 @@ class ClusterUnreachable(Stop):
 
 
 class TopicMissing(Stop):
-    """The source topic does not exist (or may not be seen)."""
+    """The source topic does not exist (or the principal may not describe it)."""
 
     exit_code = 11
 
@@ -93,7 +93,7 @@ class AccessRefused(Stop):
 
 
 class TopicsUnfit(Stop):
-    """The topics as they are do not allow an exact copy."""
+    """The existing topics do not allow an exact copy."""
 
     exit_code = 13
 
@@ -105,7 +105,7 @@ class Cycle(Stop):
 
 
 class SourceTruncated(Stop):
-    """The source no longer has what comes after the frontier, or what was copied last."""
+    """The source no longer has what follows the frontier, or the last copied records."""
 
     exit_code = 20
 
@@ -154,11 +154,11 @@ class RecordRefused(Stop):
     def __init__(self, message: str, names_the_record: bool = False) -> None:
         super().__init__(message)
         self.names_the_record = names_the_record
-        """Whether the message says which one it is; otherwise the loop adds which one it most probably was."""
+        """Whether the message names the record; otherwise the loop adds which record it most probably is."""
 
 
 class HangingTransaction(Stop):
-    """Offsets or records of the destination stay undecided."""
+    """A transaction over offsets or records of the destination stays open."""
 
     exit_code = 28
 
@@ -176,7 +176,7 @@ class CopyDiffers(Stop):
 
 
 class NotComparable(Stop):
-    """A copy with a mapping, a filter, or with other sources beside it, was to be held against its source."""
+    """A copy with a mapping, a filter, or other sources cannot be compared with its source."""
 
     exit_code = 31
 
@@ -194,13 +194,13 @@ class GroupBusy(Stop):
 
 
 class SourceRefused(Stop):
-    """With `source.mode=failover`: every candidate was refused, each for a reason that is said, or `source.max_failovers` is used up."""
+    """With `source.mode=failover`: every candidate was refused, each for a reason in the log, or `source.max_failovers` is used up."""
 
     exit_code = 34
 
 
 class FilterFailed(Stop):
-    """A filter cannot say whether a record is to be copied."""
+    """A filter failed at a record, so whether to copy it is unknown."""
 
     exit_code = 35
 

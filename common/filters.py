@@ -1,12 +1,12 @@
-"""Filters: which records are copied at all. They hold for every topic of the service.
+"""Filters: which records are copied. They apply to every topic of the service.
 
-    filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.condition`)
+    filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.sql_filter`)
     filter.function   a Python function `module:function`, called with a `SourceRecord`, that returns a bool; stage two (`deduplicator.record_filter`)
 
-A record that stage one leaves out is never sent, and leaves no trace: the frontier stays at the last record that was. One that stage two leaves out is
-behind the frontier, in one transaction with the records around it.
+A record that stage one leaves out is never sent: the frontier stays at the last record that was sent. Over a record that stage two leaves out the frontier
+moves, in one transaction with the records around it.
 
-Both have to say the same of the same record whenever they are asked: a record is read again after every restart.
+Both must always give the same result for the same record, because a record is read again after every restart.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from common import mapping
 from common.mapping import SourceRecord
 
 SETTINGS = ("filter.sql", "filter.function", "provenance.header")
-"""With any of these a copy is not to have just the source's records."""
+"""With any of these settings the copy does not have exactly the source's records."""
 Filter = Callable[[SourceRecord], bool]
 
 
 def function(text: str) -> Filter:
-    """The function of `module:function`; ValueError when it cannot be had."""
+    """The function of `module:function`; ValueError when it cannot be imported."""
     return cast(Filter, mapping.function(text))
 
 
-def wrong(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
-    """What makes the filters, or the provenance header, unusable, in words."""
+def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
+    """One message for each reason why the filters, or the provenance header, cannot be used."""
     text, on_error = settings["filter.function"], settings["filter.on_error"]
-    given = [name for name in SETTINGS if settings[name]]
-    if failover and given:
-        yield f"{given[0]} and source.mode=failover: a candidate is known by the records of the copy, which have to be just those that the source has"
+    used = [name for name in SETTINGS if settings[name]]
+    if failover and used:
+        yield f"{used[0]} and source.mode=failover: a candidate is known by the records of the copy, which have to be just those that the source has"
     if settings["provenance.header"].startswith("__"):
         yield "provenance.header may not begin with __: such headers are reo's own"
     if not text:

@@ -1,14 +1,14 @@
-"""The frontier: all that reo remembers, as the metadata string of the consumer group's committed offset.
+"""The frontier: the whole state of reo, as the metadata string of the consumer group's committed offset.
 
-It is written by `send_offsets_to_transaction`, so it is atomic with the output; it is read by `Consumer.committed`. Stage
-two alone writes it, stage one only reads it. A partition's frontier says
+It is written by `send_offsets_to_transaction`, so it is atomic with the output, and read by `Consumer.committed`. Only
+stage two writes it; stage one only reads it. A partition's frontier has
 
 - how far the source is copied, and in which epoch (`RuleState`, the state of `deduplicator.rule`),
 - what was copied: the identity of the source topic, and how many partitions it had at the start,
-- which history that was: the offset and a checksum of the last source record that was accepted, with which the source is
-  compared before each run (`replicator.history`),
-- where the output stands: the destination topic's id, the offset of the last record whose delivery is known, how many
-  were sent after it, and a checksum of the last of them. That is what the check at the start compares with the data (`deduplicator.destination_check`).
+- which history was copied: the offset and a checksum of the last accepted source record, with which the source is compared
+  before each run (`replicator.history`),
+- the position in the output: the destination topic's id, the offset of the last record whose delivery is known, how many
+  were sent after it, and a checksum of the last of them. The check at the start compares these with the data (`deduplicator.destination_check`).
 
 The string is JSON with short keys and a version; brokers keep 4,096 bytes by default (`offset.metadata.max.bytes`), and
 this needs about 270.
@@ -37,9 +37,9 @@ class Hole(NamedTuple):
     """Records of the current epoch were dropped because one before them is missing; all of them lie between these two source offsets."""
 
     first: int
-    """The lowest source offset that can be among them: from here on no batch may begin."""
+    """The lowest source offset that can be among them: no batch may begin at or after it."""
     last: int
-    """The highest one that was dropped: the hole is filled when the frontier reaches it."""
+    """The highest source offset that was dropped: the hole is filled when the frontier reaches it."""
 
 
 class LastRecord(NamedTuple):

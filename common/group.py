@@ -1,9 +1,9 @@
-"""The consumer group seen from outside: its commits as they are, its members, and a commit on its behalf.
+"""The consumer group, seen by the admin client: its commits, its members, and a commit for it.
 
-The stages read frontiers with a consumer (`positions.committed`), which waits for offsets of an open transaction without saying so: it
-ends with a plain time-out. The admin client answers at once that offsets are undecided, gives back commits that are not ours, and
-its own commit carries metadata. That commit is an OffsetCommit without a member, which a broker takes for a group without members only, in both
-protocols: so the broker itself refuses it while stage two runs. (All measured; an offset in a transaction without a member is not refused.)
+The stages read frontiers with a consumer (`positions.read_commits`). It waits silently for offsets of an open transaction and ends with a plain time-out. The
+admin client answers at once that offsets are unstable, also returns commits that reo did not write, and can commit metadata. Its commit is an OffsetCommit
+without a member. A broker accepts that only for a group without members, in both protocols, so it refuses it while stage two runs. (All measured; an
+offset in a transaction without a member is not refused.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from common import frontier as frontiers
 from common import positions
 from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
 from common.settings import Settings
 
@@ -29,21 +29,21 @@ Result = TypeVar("Result")
 
 
 class Commit(NamedTuple):
-    """A committed offset and its metadata string, whoever wrote it."""
+    """A committed offset and its metadata string, written by reo or by another application."""
 
     intermediate_offset: int
     metadata: str | None
 
 
 class Members(NamedTuple):
-    """Who is in a group, and how many partitions each has; `state` is Kafka's word for the group's, "dead" when there is none of that name."""
+    """The members of a group, and how many partitions each has. `state` is Kafka's group state, "dead" for a group that does not exist."""
 
     state: str
     partitions: dict[str, int]
 
 
 class Group:
-    """The group of one service, on its intermediate topics."""
+    """The consumer group of one service, on its intermediate topics."""
 
     def __init__(self, settings: Settings, client: AdminClient) -> None:
         self.settings = settings
@@ -51,24 +51,24 @@ class Group:
         self.name = settings.application
 
     def commits(self, places: Iterable[Place], decided: bool = True) -> dict[Place, Commit]:
-        """What is committed; a partition without an offset is left out. HangingTransaction, with the commands, while offsets are undecided.
+        """The committed offsets; a partition without one is left out. HangingTransaction, with the commands to run, while offsets are unstable.
 
-        Without `decided`: as it was before any open transaction, whatever becomes of it.
+        Without `decided`: the offsets before any open transaction, whether it commits or aborts.
         """
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
-        answers = self._asked("reading the offsets", lambda: listed_offsets(self.client, asked, decided)) if asked.topic_partitions else []
+        answers = self._asked("reading the offsets", lambda: list_group_offsets(self.client, asked, decided)) if asked.topic_partitions else []
         for answer in answers:
             if answer.error is not None:
                 raise HangingTransaction(
                     f"the offsets of group {self.name} on {answer.topic}-{answer.partition} are undecided ({answer.error.name()}): "
-                    f"a transaction that sent them is neither committed nor aborted. {self.to_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. "
+                    f"a transaction that sent them is neither committed nor aborted. {self.describe_abort(Place(OFFSETS_TOPIC, self._offsets_partition))}. "
                     "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
         return {Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
 
     def frontiers(self) -> dict[Place, Frontier]:
-        """Every frontier of the group, of whatever topic, as it was before any open transaction; what is none is left out."""
+        """Every frontier of the group, of all topics, as of before any open transaction. Commits without a frontier are left out."""
         everything = ConsumerGroupTopicPartitions(self.name)
-        answers = self._asked("reading the offsets", lambda: listed_offsets(self.client, everything, decided=False))
+        answers = self._asked("reading the offsets", lambda: list_group_offsets(self.client, everything, decided=False))
         found = {}
         for answer in answers:
             with contextlib.suppress(ValueError):
@@ -76,7 +76,7 @@ class Group:
         return found
 
     def assigned(self) -> set[Place] | None:
-        """The partitions that its members have; None while they are being shared out."""
+        """The partitions that its members have; None while the group is rebalancing."""
         found = self._asked("describing", lambda: self._describe().result())
         if found.state != ConsumerGroupState.STABLE:
             return None
@@ -95,7 +95,7 @@ class Group:
             raise self._runs(", ".join(sorted(found.partitions)))
 
     def commit(self, commits: Mapping[Place, Commit]) -> None:
-        """Commit for a group without members, all partitions in one request; ServiceRuns when it has some by now."""
+        """Commit for a group without members, all partitions in one request; ServiceRuns when it has members by now."""
         places = [TopicPartition(*place, commit.intermediate_offset, commit.metadata or "") for place, commit in commits.items()]
         answers = self._asked("committing", lambda: self.client.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.name, places)], request_timeout=REQUEST_TIMEOUT_S)[self.name].result().topic_partitions)
@@ -105,8 +105,8 @@ class Group:
             if answer.error is not None:
                 self._asked(f"committing {answer.topic}-{answer.partition}", lambda error=answer.error: _raised(error))  # type: ignore[misc]
 
-    def to_abort(self, held_up: Place) -> str:
-        """What to run against a transaction that holds this partition up; where it begins there is the partition's last stable offset."""
+    def describe_abort(self, held_up: Place) -> str:
+        """The commands to end a transaction that blocks this partition; it begins at the partition's last stable offset."""
         tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination.bootstrap_servers}"
         known = held_up.partition >= 0
         place = f"--topic {held_up.topic} --partition {held_up.partition if known else '<the one of this group>'}"
@@ -121,7 +121,7 @@ class Group:
 
     @property
     def _offsets_partition(self) -> int:
-        """-1 for who may not describe that topic."""
+        """The partition of the offsets topic that has this group; -1 when the principal may not describe that topic."""
         found = self._asked("describing the offsets topic", lambda: self.client.list_topics(OFFSETS_TOPIC, REQUEST_TIMEOUT_S))
         partitions = len(found.topics[OFFSETS_TOPIC].partitions)
         return offsets_partition(self.name, partitions) if partitions else -1
@@ -135,19 +135,19 @@ class Group:
                            "(deduplicator.session_timeout_ms)")
 
     def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
-        return patiently(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
+        return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
 
 
-def listed_offsets(client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool) -> list[TopicPartition]:
+def list_group_offsets(client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool) -> list[TopicPartition]:
     """A group's offsets; KafkaException when its coordinator does not answer.
 
-    The client (confluent-kafka 2.16) dies, with a segmentation fault, of an answer that is an error of the whole group, such as that of a cluster which
-    never had a group and is only making `__consumer_offsets`. So the group is described first: that says the same as an exception.
+    The client (confluent-kafka 2.16) crashes with a segmentation fault when the answer is an error of the whole group: for example from a cluster that never
+    had a group and is still creating `__consumer_offsets`. So the group is described first, which raises the same error as an exception.
     """
     try:
         client.describe_consumer_groups([asked.group_id], request_timeout=REQUEST_TIMEOUT_S)[asked.group_id].result()
     except KafkaException as refused:
-        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:  # its members subscribe to topics that may not be seen (KIP-848)
+        if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:  # its members subscribe to topics that this principal may not describe (KIP-848)
             raise
     found = client.list_consumer_group_offsets([asked], require_stable=decided, request_timeout=REQUEST_TIMEOUT_S)[asked.group_id].result()
     return list(found.topic_partitions)
@@ -158,7 +158,7 @@ def _raised(error: KafkaError) -> None:
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """Which partition of __consumer_offsets holds a group: as brokers choose it, by the absolute value of Java's String.hashCode."""
+    """The partition of __consumer_offsets that has a group. Brokers choose it by the absolute value of Java's String.hashCode."""
     units = group.encode("utf-16-be")
     code = 0
     for position in range(0, len(units), 2):

@@ -1,4 +1,4 @@
-"""What a guarded raw option is: one that an exact copy stands on (`common.client_options`, `common.spark_options`)."""
+"""Guarded raw options: an exact copy depends on them (`common.client_options`, `common.spark_options`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Why an option is not free; `harmless` matches the values that are allowed all the same, `always` ones are refused with the switch too."""
+    """Why an option is guarded. Values that match `harmless` are allowed; with `always`, all others are refused even with the switch."""
 
     reason: str
     harmless: str = ""

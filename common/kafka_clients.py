@@ -1,10 +1,10 @@
 """The confluent-kafka clients, each with its safety options and why; and the one place where their errors are translated.
 
-librdkafka's defaults are made for throughput and convenience: they start reading at the end, read aborted records, commit by
-themselves and give up after a while. Nothing here is left to a default that matters.
+librdkafka's defaults favour throughput and convenience: a consumer starts at the end, commits automatically, and clients give up after a while. Every option
+that matters for safety is set here.
 
-No client is made elsewhere, and what they are made of can be replaced for the whole interpreter (`use`): so a simulator can give the service's own
-processes a Kafka of its own.
+No client is created elsewhere. `use_clients` replaces the client classes for the whole interpreter, so a simulator can run the service's own processes on a
+Kafka of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from common.errors import (
 from common.metrics import CLIENT_ERRORS
 from common.security import Security
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ SILENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaEr
                     KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NETWORK_EXCEPTION,
                     KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE,
                     KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.KAFKA_STORAGE_ERROR, KafkaError.NOT_CONTROLLER})
-"""No answer, or none yet: a new topic or a restarted broker has no leaders for a moment."""
+"""No answer yet: for a moment, a new topic or a restarted broker has no leaders."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
 REPLACED = frozenset({KafkaError._FENCED, KafkaError.FENCED_INSTANCE_ID, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID,
@@ -61,7 +61,7 @@ MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
 
 
 def translate(error: KafkaError, doing: str) -> ReoError:
-    """The typed error for a client's error; `doing` says what was tried, and on which cluster or topic."""
+    """The typed error for a client's error. `doing` says what failed, and on which cluster or topic."""
     code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
     if code in REFUSED:
         return AccessRefused(f"{text}. Check the credentials and the permissions of this principal")
@@ -78,34 +78,35 @@ def translate(error: KafkaError, doing: str) -> ReoError:
     return StageFailed(text)
 
 
-def once_reachable(cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]) -> Result:
-    """Ask until a broker of the cluster answers; see `patiently`. AccessRefused, with the reason, when connections were broken off while they were made."""
-    cluster.refused = cluster.unconnected = ""
+def ask_cluster(cluster: Cluster, client: AdminClient, timeout_s: float, ask: Callable[[], Result]) -> Result:
+    """Ask until a broker of the cluster answers; see `ask_with_retries`. AccessRefused, with the reason, when the TLS or SASL handshake failed."""
+    cluster.handshake_error = cluster.connection_error = ""
     try:
-        answer = patiently(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
+        answer = ask_with_retries(f"the {cluster.name} cluster at {cluster.bootstrap_servers}", timeout_s, ask)
     except ClusterUnreachable as silent:
-        client.poll(0)  # calls `_noted`
-        raise _named(cluster, silent) from None
-    _answered_or_asked.add(cluster.bootstrap_servers)
+        client.poll(0)  # calls `_on_error`
+        raise _explain_silence(cluster, silent) from None
+    _known_addresses.add(cluster.bootstrap_servers)
     return answer
 
 
-def _named(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
-    """Why a cluster is silent, as far as it can be known, and what to do about it."""
-    which, said = f"the {cluster.name} cluster at {cluster.bootstrap_servers}", cluster.unconnected
-    if cluster.refused:
-        why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in cluster.refused else ""
-        if PLAIN_TEXT.search(cluster.refused):
-            why = f"its listener does not speak TLS ({cluster.refused}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
-        return AccessRefused(f"{which} cannot be entered: {why or cluster.refused}. Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… "
-                             f"and {cluster.name}.ssl_…")
-    if "Failed to resolve" in said:
-        return ClusterUnreachable(f"{which} cannot be reached: {said}. Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)")
-    if "Connection refused" in said:
-        return ClusterUnreachable(f"{which} cannot be reached: {said}. Nothing listens there: start the broker, or correct the port in "
+def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
+    """Why a cluster does not answer, as far as it is known, and what to do about it."""
+    which, connection_error, handshake_error = f"the {cluster.name} cluster at {cluster.bootstrap_servers}", cluster.connection_error, cluster.handshake_error
+    if handshake_error:
+        why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in handshake_error else ""
+        if PLAIN_TEXT.search(handshake_error):
+            why = f"its listener does not speak TLS ({handshake_error}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
+        return AccessRefused(f"{which}: the TLS or SASL handshake failed: {why or handshake_error}. Check the settings {cluster.name}.security_protocol, "
+                             f"{cluster.name}.sasl_… and {cluster.name}.ssl_…")
+    if "Failed to resolve" in connection_error:
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}. Correct the host in {cluster.name}.bootstrap_servers, or make its name "
+                                  "known here (DNS)")
+    if "Connection refused" in connection_error:
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}. Nothing listens there: start the broker, or correct the port in "
                                   f"{cluster.name}.bootstrap_servers")
-    if said:
-        return ClusterUnreachable(f"{which} cannot be reached: {said}. Check the address and that the brokers run and can be reached from here")
+    if connection_error:
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}. Check the address and that the brokers run and can be reached from here")
     if not cluster.security.with_tls and _waits_for_tls(cluster.bootstrap_servers):
         return ClusterUnreachable(f"{which} does not answer: its listener speaks TLS, and {cluster.name}.security_protocol is "
                                   f"{cluster.security.security_protocol}. Set it to SSL or SASL_SSL, or use the address of a plain-text listener")
@@ -113,17 +114,15 @@ def _named(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
 
 
 def _waits_for_tls(bootstrap_servers: str) -> bool:
-    """Whether a cluster that says nothing waits for a handshake: asked once in a process, since one that stands still is waited for, and never of one that has
-    answered before.
-    """
-    if bootstrap_servers in _answered_or_asked:
+    """Whether a silent cluster waits for a TLS handshake: tried once per process, because a frozen broker makes it wait, and never after an answer."""
+    if bootstrap_servers in _known_addresses:
         return False
-    _answered_or_asked.add(bootstrap_servers)
-    return _in_use.speaks_tls(bootstrap_servers)
+    _known_addresses.add(bootstrap_servers)
+    return _factories.speaks_tls(bootstrap_servers)
 
 
-def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
-    """Ask until there is an answer; after `timeout_s` the errors of `later` are raised too. Others are translated and raised at once."""
+def ask_with_retries(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
+    """Ask until there is an answer. The errors in `later` are raised only after `timeout_s`; all others are translated and raised at once."""
     deadline = machine.monotonic() + timeout_s
     while True:
         try:
@@ -135,42 +134,42 @@ def patiently(doing: str, timeout_s: float, ask: Callable[[], Result], later: tu
             machine.sleep(0.05)
 
 
-class Clients(NamedTuple):
-    """What clients are made of: each takes librdkafka's options and gives a client."""
+class ClientFactories(NamedTuple):
+    """What creates the clients: each factory takes librdkafka's options and returns a client."""
 
     consumer: Callable[[dict[str, Any]], Consumer]
     producer: Callable[[dict[str, Any]], Producer]
     admin: Callable[[dict[str, Any]], AdminClient]
     speaks_tls: Callable[[str], bool] = Security.speaks_tls
-    """Asked of addresses that do not answer a client."""
+    """Tried for addresses that do not answer a client."""
 
 
-_in_use = Clients(Consumer, Producer, AdminClient)
-_answered_or_asked: set[str] = set()
-"""Addresses that have answered a client, or were asked whether they speak TLS."""
+_factories = ClientFactories(Consumer, Producer, AdminClient)
+_known_addresses: set[str] = set()
+"""Addresses that have answered a client, or for which `speaks_tls` was tried."""
 
 
-def use(clients: Clients) -> Clients:
-    """Make clients of these from now on, in the whole interpreter; returns what they were made of before."""
-    global _in_use
-    before, _in_use = _in_use, clients
+def use_clients(clients: ClientFactories) -> ClientFactories:
+    """Create all clients of this interpreter with these factories from now on; returns the previous factories."""
+    global _factories
+    before, _factories = _factories, clients
     return before
 
 
-class Lost:
-    """A client's log that counts what it lost: connections, and requests that had no answer in time.
+class LossCounter:
+    """A client's logger that counts what the client lost: connections, and requests without an answer in time.
 
-    librdkafka sends such requests again by itself and says so nowhere but in its log, at INFO. The line is there before the request is sent again, so
-    it is there to be counted when the call that was repaired has returned.
+    librdkafka resends such requests by itself and reports that only in its log, at INFO. It logs the line before it resends the request, so the loss is
+    counted before the call returns.
     """
 
     def __init__(self, name: str) -> None:
         self.count = 0
         self._log = logging.getLogger(name)
 
-    def by(self, client: Producer) -> int:
-        """How many up to now; what the client's log still has is read first."""
-        with suppress(KafkaException):  # a fatal error, which the call that follows meets too, and translates
+    def count_losses(self, client: Producer) -> int:
+        """How many losses so far. The client's queued log lines are read first."""
+        with suppress(KafkaException):  # a fatal error: the next call meets it too and translates it
             client.poll(0)
         return self.count
 
@@ -182,69 +181,69 @@ class Lost:
             self._log.log(level, form, facility, *more)
 
 
-def _noted(cluster: Cluster, error: KafkaError) -> None:
-    """Called by confluent-kafka for what no request is told: a request only times out when its connection is refused."""
+def _on_error(cluster: Cluster, error: KafkaError) -> None:
+    """Called by confluent-kafka for errors that no request reports: when a connection is refused, the request itself only times out."""
     CLIENT_ERRORS.labels(cluster.name, error.name()).inc()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or ":SSL routines:" in error.str() or PLAIN_TEXT.search(error.str()):
-        cluster.refused = error.str()
+        cluster.handshake_error = error.str()
     elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
-        cluster.unconnected = AFTER.sub("", error.str())
+        cluster.connection_error = AFTER.sub("", error.str())
 
 
-def _base(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
+def _base_options(cluster: Cluster, settings: Settings, role: str) -> dict[str, Any]:
     return {
         **cluster.security.librdkafka(),
-        "error_cb": partial(_noted, cluster),
+        "error_cb": partial(_on_error, cluster),
         "bootstrap.servers": cluster.bootstrap_servers,
-        "client.id": f"{settings.client_id}-{role}",  # a name to find in the brokers' logs and quotas
-        "log_level": 3,  # errors; disconnects are normal and are seen in the metrics
+        "client.id": f"{settings.client_id}-{role}",  # for the brokers' logs and quotas
+        "log_level": 3,  # errors only: disconnects are normal, and the metrics count them
         "logger": logging.getLogger(f"librdkafka.{role}"),
-        "reconnect.backoff.max.ms": 1000,  # the default, 10 s, is how long a restarted broker would wait for us
+        "reconnect.backoff.max.ms": 1000,  # with the default, 10 s, a restarted broker would wait that long for us
         "socket.keepalive.enable": True,
-        "topic.metadata.refresh.interval.ms": 10_000,  # how fast an added partition is seen
+        "topic.metadata.refresh.interval.ms": 10_000,  # how soon an added partition is noticed
     }
 
 
 def admin(cluster: Cluster, settings: Settings, **more: Any) -> AdminClient:
     """For descriptions, offsets, creating topics and purging."""
-    return _in_use.admin(_base(cluster, settings, "admin") | {"log_level": 0} | more)  # what goes wrong is an answer, or `Cluster.refused`; no log repeats it
+    return _factories.admin(_base_options(cluster, settings, "admin") | {"log_level": 0} | more)  # errors are in the answers, or in `Cluster.handshake_error`
 
 
 def reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
-    """A consumer without a group: it is assigned by hand, sees committed records only and stops at an unknown offset."""
-    return _in_use.consumer(_base(cluster, settings, "reader") | {
+    """A consumer outside the group: assigned manually, read_committed, and it stops at an offset that does not exist."""
+    return _factories.consumer(_base_options(cluster, settings, "reader") | {
         "group.id": settings.application,  # never joined: only `committed` asks for it
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "enable.partition.eof": True,  # the only way to know that nothing visible follows: offsets also count markers and aborted records
-        "fetch.message.max.bytes": 1_048_576,  # one record is looked for mostly: a slow line carries what lies behind it as well
-        "fetch.wait.max.ms": 20,  # what is asked for is there already; waiting is for the end of a partition only
+        "enable.partition.eof": True,  # the only sign that no visible record follows: offsets also count markers and aborted records
+        "fetch.message.max.bytes": 1_048_576,  # mostly one record is wanted, and a slow network also carries what follows it
+        "fetch.wait.max.ms": 20,  # the records exist already; only at the end of a partition does a fetch wait
         **more,
     })
 
 
 def idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Producer:
-    """For a record now and then, outside transactions."""
-    return _in_use.producer(_base(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
+    """A producer for occasional records outside transactions."""
+    return _factories.producer(_base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
 
 
-def _with_options(kind: Callable[[dict[str, Any]], Result], settings: Settings, name: str, ours: dict[str, Any]) -> Result:
-    """A client with the raw options of one of the settings' tables over our own; SettingsInvalid when the client does not take them."""
-    given = settings.options(name)
+def _create_with_options(kind: Callable[[dict[str, Any]], Result], settings: Settings, name: str, ours: dict[str, Any]) -> Result:
+    """A client with our options and, over them, the raw options of one setting; SettingsInvalid when the client refuses them."""
+    raw_options = settings.options(name)
     try:
-        return kind(ours | given)
+        return kind(ours | raw_options)
     except (KafkaException, TypeError, ValueError) as failed:
-        if not given:
+        if not raw_options:
             raise
-        said = " ".join((failed.args[0].str() if isinstance(failed, KafkaException) else str(failed)).split())
-        secret = any(client_options.SECRET.search(option) and value in said for option, value in given.items())
-        raise SettingsInvalid(f"{name} ({', '.join(sorted(given))}) is not taken by the client{'' if secret else f': {said}'}") from None
+        reason = " ".join((failed.args[0].str() if isinstance(failed, KafkaException) else str(failed)).split())
+        shows_secret = any(client_options.SECRET.search(option) and value in reason for option, value in raw_options.items())
+        raise SettingsInvalid(f"{name} ({', '.join(sorted(raw_options))}): the client refuses these options{'' if shows_secret else f': {reason}'}") from None
 
 
 def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
-    """The member of the group on the intermediate topic."""
+    """The consumer of stage two: a member of the group, on the intermediate topics."""
     classic = settings.text("deduplicator.group_protocol") == "classic"
     session_ms = settings.number("deduplicator.session_timeout_ms")
     classic_options = {
@@ -255,41 +254,42 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
-    return _with_options(_in_use.consumer, settings, "intermediate.consumer_options", _base(settings.destination, settings, f"deduplicator-{worker}") | {
+    base = _base_options(settings.destination, settings, f"deduplicator-{worker}")
+    return _create_with_options(_factories.consumer, settings, "intermediate.consumer_options", base | {
         "group.id": settings.application,
         "group.protocol": "classic" if classic else "consumer",
         **(classic_options if classic else {}),
         "isolation.level": "read_committed",
-        "auto.offset.reset": "error",  # a position that is gone is looked into (`deduplicator.intermediate`), never skipped
-        "enable.auto.commit": False,  # offsets belong to the transaction
+        "auto.offset.reset": "error",  # an offset that is gone is examined (`deduplicator.intermediate`), never skipped
+        "enable.auto.commit": False,  # offsets are committed in the transaction
         "enable.auto.offset.store": False,
         "fetch.wait.max.ms": 100,
         "fetch.message.max.bytes": 1_048_576,
-        "queued.min.messages": 50_000,  # of each partition: the fetcher runs ahead while a transaction commits
-        "fetch.queue.backoff.ms": 10,  # a full queue is looked at again so soon; with the default, 1 s, stage two waited a third of its time (measured)
-        "queued.max.messages.kbytes": 131_072,  # the bound on memory, per worker
+        "queued.min.messages": 50_000,  # per partition: the fetcher runs ahead while a transaction commits
+        "fetch.queue.backoff.ms": 10,  # when a full queue is checked again; with the default, 1 s, stage two waited a third of its time (measured)
+        "queued.max.messages.kbytes": 131_072,  # bounds the memory, per worker
         "max.poll.interval.ms": 600_000,
         "check.crcs": True,
     })
 
 
-def transactional_producer(settings: Settings, worker: int, letter: str, batch_bytes_max: int, lost: Lost) -> Producer:
+def transactional_producer(settings: Settings, worker: int, letter: str, batch_bytes_max: int, loss_counter: LossCounter) -> Producer:
     """One of the two producers that a worker uses in turn (`deduplicator.transaction`).
 
     `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a record; librdkafka does not
     split a batch that the broker refuses.
     """
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
-    base = _base(settings.destination, settings, f"deduplicator-{worker}-{letter}")
-    return _with_options(_in_use.producer, settings, "destination.producer_options", base | {
-        "logger": lost,
-        "log_level": 6,  # for `Lost`
+    base = _base_options(settings.destination, settings, f"deduplicator-{worker}-{letter}")
+    return _create_with_options(_factories.producer, settings, "destination.producer_options", base | {
+        "logger": loss_counter,
+        "log_level": 6,  # `LossCounter` needs INFO
         "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
         "transaction.timeout.ms": timeout_ms,
         "enable.idempotence": True,
         "acks": "all",
-        "message.timeout.ms": timeout_ms,  # not longer than the transaction; what is not delivered by then is aborted and done again
-        "linger.ms": 5,  # the end of a transaction waits for none of it: flush() sends at once
+        "message.timeout.ms": timeout_ms,  # not longer than the transaction: what is not delivered by then is aborted and repeated
+        "linger.ms": 5,  # the end of a transaction does not wait for it: flush() sends at once
         "batch.num.messages": 100_000,
         "batch.size": max(1, min(1_000_000, batch_bytes_max - BATCH_OVERHEAD_BYTES)),
         "message.max.bytes": 100_000_000,  # the broker's limit decides (RecordRefused), not the client's

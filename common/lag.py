@@ -1,12 +1,11 @@
 """Lag in records and in seconds, of one stage.
 
-The seconds are those for which the first record that waits has waited. Nobody reads that record to know; two bounds are known without asking: the age of the
-last record that came through (what waits behind it is younger, where timestamps rise), and the time since nothing was seen to wait. The smaller one is
-reported. Without the second a topic that is written to once a day would lag by a day for a moment; without the first a process that has just started
-would know nothing.
+The seconds tell how long the first waiting record has waited. That record is not read; two upper bounds are known without it: the age of the last record that
+was copied (with rising timestamps, waiting records are younger), and the time since no record was waiting. The smaller bound is reported. Without the second
+bound, a topic that is written once a day would lag by a day for a moment. Without the first, a process that has just started would know nothing.
 
-While a server does not answer nobody knows what waits. The records stay as they were last known; the seconds grow from the last report on (`grow`): what
-was not seen to wait then may wait since.
+While a server does not answer, what waits is unknown. The lag in records keeps its last value; the lag in seconds grows from the last report on (`grow`),
+because a record may wait since then.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ class Lag:
         self.stage = stage
         self.clock = clock
         self.clear: dict[Place, float] = {}
-        """When nothing was last seen to wait, Unix time."""
+        """When no record was waiting for the last time, Unix time."""
         self.through_ms: dict[Place, int | None] = {}
         """As in the last report."""
 
     def report(self, place: Place, records: int, through_ms: int | None) -> float | None:
-        """Set both gauges: so many wait, and the timestamp of the last one that came through, in ms, as far as it is known; returns the seconds."""
+        """Set both gauges, from the number of waiting records and the timestamp of the last copied one, if known; returns the seconds."""
         now = self.clock()
         if records == 0:
             self.clear[place] = now
@@ -39,12 +38,12 @@ class Lag:
         return self._set_seconds(place, now)
 
     def grow(self) -> None:
-        """Nobody knows what waits now."""
+        """Let the seconds grow: what waits is unknown now."""
         for place in self.through_ms:
             self._set_seconds(place, self.clock())
 
     def keep(self, places: Container[Place]) -> None:
-        """All others are other processes' from now on."""
+        """Keep these partitions; all others belong to other processes from now on."""
         self.through_ms = {place: through_ms for place, through_ms in self.through_ms.items() if place in places}
         self.clear = {place: since for place, since in self.clear.items() if place in places}
 

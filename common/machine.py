@@ -1,10 +1,10 @@
-"""What a process asks of the machine that it runs on: clocks, sleep, chance, threads and events. It asks nowhere else.
+"""What a process needs from its machine: clocks, sleep, random numbers, threads and events. Only this module provides them.
 
-So a simulator can put a machine of its own in the place of the real one (`use`): a virtual clock, a seeded chance, and work in the background that it
-lets run when it likes. Then the service's own processes run in one thread, and a schedule can be run again. In production nothing of this is replaced.
+So a simulator can replace the machine (`use`): with a virtual clock, seeded random numbers, and background work that it schedules. Then the service's
+own processes run in one thread, and a schedule can be repeated. In production nothing is replaced.
 
 The functions look the machine up at each call: `clock: Callable[[], float] = machine.monotonic` is the clock of whatever machine is in use by then.
-They are for steps that happen a few times per batch, not once per record.
+They are for calls that happen a few times per batch, not once per record.
 
 Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a real JVM or a signal; `tests/test_tidy.py` names
 the modules that may ask directly.
@@ -42,7 +42,7 @@ class Event(Protocol):
 
 
 class Machine(Protocol):
-    """What can be asked; the functions of this module ask the machine in use."""
+    """The interface of a machine; this module's functions call the machine in use."""
 
     def monotonic(self) -> float:
         """Seconds on a clock that only goes forward."""
@@ -70,7 +70,7 @@ class Machine(Protocol):
 
 
 class RealMachine:
-    """The one that runs this interpreter."""
+    """The machine that runs this interpreter."""
 
     def monotonic(self) -> float:
         """The kernel's."""
@@ -111,7 +111,7 @@ _in_use: Machine = RealMachine()
 
 
 def use(machine: Machine) -> Machine:
-    """Ask this machine from now on, in the whole interpreter; returns the one that was asked before."""
+    """Use this machine from now on, in the whole interpreter; returns the previous one."""
     global _in_use
     before, _in_use = _in_use, machine
     return before

@@ -28,7 +28,7 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class SourceRecord(NamedTuple):
-    """What a function is told of a record."""
+    """The record as a user's function gets it."""
 
     topic: str
     partition: int
@@ -47,17 +47,17 @@ def number(mapping: str) -> int | None:
 
 
 def function(mapping: str) -> Function:
-    """The function of `module:function`; ValueError when it cannot be had."""
+    """The function of `module:function`; ValueError when it cannot be imported."""
     module, _, name = mapping.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as failed:  # a module does what it likes when it is imported
+    except Exception as failed:  # an import can raise anything
         raise ValueError(f"{type(failed).__name__}: {failed}") from None
     return cast(Function, found)
 
 
 def least_partitions(mapping: str, source_partitions: int) -> int:
-    """How many the destination has to have."""
+    """The least number of partitions that the destination must have."""
     fixed = number(mapping)
     if fixed is not None:
         return fixed + 1
@@ -65,12 +65,12 @@ def least_partitions(mapping: str, source_partitions: int) -> int:
 
 
 def partitions_to_make(mapping: str, source_partitions: int) -> int:
-    """How many a destination is given that is not there yet."""
+    """The number of partitions with which a new destination is created."""
     return source_partitions if number(mapping) is None else least_partitions(mapping, source_partitions)
 
 
-def wrong(mapping: str) -> Iterator[str]:
-    """What makes it unusable, in words."""
+def validation_errors(mapping: str) -> Iterator[str]:
+    """One message for each reason why the mapping cannot be used."""
     if mapping in (SAME, KEY) or number(mapping) is not None:
         return
     if not FUNCTION.fullmatch(mapping):
@@ -80,7 +80,7 @@ def wrong(mapping: str) -> Iterator[str]:
 
 
 def uncallable(text: str) -> Iterator[str]:
-    """Why the function of `module:function` cannot be called, in words."""
+    """Why the function of `module:function` cannot be called."""
     try:
         if not callable(function(text)):
             yield "it cannot be called"

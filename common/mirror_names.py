@@ -1,4 +1,4 @@
-"""kafka-topic-mirror's environment: its names for our settings, taken only where its whole environment is meant.
+"""kafka-topic-mirror's environment variables for our settings, used only where its whole environment is meant.
 
 Its names have no prefix, so any of them may be there for another program: a `CLIENT_ID` of some login, a `CONSUMER_GROUP` of a neighbour in the same
 ConfigMap. Taken alone, that one would give a copy that has run for months another consumer group, and with it no frontier. Therefore:

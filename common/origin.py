@@ -1,4 +1,4 @@
-"""The origin header: what stage one adds to a record and stage two takes off again.
+"""The origin header: stage one adds it to a record, and stage two removes it.
 
 One header, last, named `__origin`. Its value is 54 bytes, integers in network byte order (big-endian), signed but for the version:
 
@@ -13,9 +13,9 @@ One header, last, named `__origin`. Its value is 54 bytes, integers in network b
       38      8  batch: Spark's batch timestamp, ms; one value for all tasks of a batch
       46      8  sequence in the Spark task: 0, 1, 2 …
 
-Stage one builds it inside Spark (`replicator.wrap`) from `fixed` and casts. It is read here, and by the compiled path (`deduplicator/hot_path.c`). A user's
-header of the same name is not ours unless it is the last one, and it survives. Nothing is taken on trust: whoever can write to the intermediate topic could
-otherwise move a frontier.
+Stage one builds it inside Spark (`replicator.wrap`) from `fixed` and casts. It is parsed here, and by the compiled path (`deduplicator/hot_path.c`). A
+user's header of the same name is not the last one, and is copied. Every field is checked: otherwise anybody who can write to the intermediate topic could move
+a frontier.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFFSET_MAX = 2**63 - 1
 Natural = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 LAYOUT = struct.Struct(">B8sqibqqqq")
 FIXED = struct.Struct(">B8sq")
-"""Its beginning, which is the same for all records of a topic in a run."""
+"""Its beginning, the same for all records of a topic in a run."""
 _unpack = LAYOUT.unpack
 
 
@@ -52,7 +52,7 @@ class Origin(Struct, frozen=True, gc=False):
 
 
 def parse(value: bytes) -> Origin:
-    """The origin in a header's value; ValueError when it is not one, with the reason; TypeError when there is no value."""
+    """The origin in a header's value; ValueError, with the reason, when it is invalid; TypeError without a value."""
     if len(value) != LAYOUT.size or value[0] != VERSION:
         raise ValueError(_unreadable(value))
     _, identity, epoch, partition, kind, offset, timestamp_ms, batch, sequence = _unpack(value)
@@ -63,7 +63,7 @@ def parse(value: bytes) -> Origin:
 
 
 def parse_all(values: Sequence[bytes | None]) -> list[Origin]:
-    """Those of many headers: no Python code runs for one of them. ValueError or TypeError when one is none; `parse` says which, and why."""
+    """The origins of many headers, without Python code for each one. ValueError or TypeError when one is invalid; `parse` tells which one, and why."""
     if set(map(len, values)) - {LAYOUT.size}:  # type: ignore[arg-type]  # the TypeError
         raise ValueError("a header is longer or shorter than an origin")
     found = LAYOUT.iter_unpack(b"".join(values))  # type: ignore[arg-type]

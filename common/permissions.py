@@ -1,11 +1,12 @@
-"""Who has to be allowed what: the least ACLs of each command, in one table. docs/reference.md has it, and every start holds it against the clusters.
+"""The ACLs that each command needs at least, in one table. docs/reference.md shows it, and every start compares it with the clusters.
 
-A client that is asked to says what its principal may do with a topic or a group (KIP-430). So a start asks once and names all that is missing, instead of
-meeting one refusal after the other, or none: a refused purge, for instance, is only a topic that grows. Transactional ids cannot be
-asked for, creating a topic is asked for without creating it, and what was taken away while the service runs is looked up when it is missed (`named`).
+A cluster can report what the client's principal may do with a topic or a group (KIP-430). So a start asks once and names everything that is missing. Otherwise
+it would meet one refusal after the other, or none: a refused purge, for example, only lets a topic grow. Transactional ids have no such report; the
+permission to create a topic is tested with validate_only; a permission that is removed while the service runs is looked up when a request fails
+(`explain_refusals`).
 
-Read, Write and Delete of a topic, and Read of a group, include Describe (Kafka's documentation, "Authorization and ACLs"): a row says Describe only
-where nothing else of the same resource is needed. A cluster that does not say what is allowed (before 2.3) is not asked further.
+Read, Write and Delete of a topic, and Read of a group, include Describe (Kafka's documentation, "Authorization and ACLs"): a row has Describe only
+where nothing else of the same resource is needed. A cluster that does not report permissions (before 2.3) is not checked.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import candidates, tables, topics
+from common import source_candidates, tables, topics
 from common.errors import AccessRefused
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster
 from common.routes import SAME, Route
 from common.settings import Settings
 
@@ -48,7 +49,7 @@ FLAGS = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--resource-
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One ACL: an operation on what a setting names, for the commands that need it."""
+    """One ACL: an operation on the resource that a setting names, for the commands that need it."""
 
     side: Side
     resource: Resource
@@ -58,7 +59,7 @@ class Permission:
     why: str
 
     def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
-        """The names of the resource in one service, of a topic one for each route; `group` is the command line's."""
+        """The names of the resource in one service; for a topic, one for each route. `group` is the one on the command line."""
         if self.named_by == PARKED and settings.text("filter.on_error") != "park":
             return []
         field = {"source.topic": "source_topic", "destination.topic": "destination_topic", "intermediate.topic": "intermediate_topic",
@@ -101,68 +102,68 @@ PERMISSIONS: tuple[Permission, ...] = (
 )
 
 
-def needed(commands: Iterable[Command], to_tables: bool = False) -> list[Permission]:
-    """The rows of these commands, without a Describe that another row includes which is always needed."""
+def list_needed(commands: Iterable[Command], to_tables: bool = False) -> list[Permission]:
+    """The rows of these commands, without each Describe that another needed row includes."""
     wanted = set(commands)
     rows = [row for row in PERMISSIONS if wanted & set(row.commands) and not (to_tables and row.named_by in ONLY_OF_TOPICS)]
     including = {(row.side, row.named_by) for row in rows if row.operation in ("Read", "Write", "Delete")}
     return [row for row in rows if row.operation != "Describe" or (row.side, row.named_by) not in including]
 
 
-class Lacking(NamedTuple):
-    """A row, and the name of what it lacks for."""
+class NeededPermission(NamedTuple):
+    """A permission, and the name of the resource for which a command needs it."""
 
     row: Permission
     name: str
 
 
-def missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[Lacking]:
-    """What the clusters do not allow now, as far as they say."""
-    settings = candidates.answering(settings)
+def find_missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[NeededPermission]:
+    """What the clusters do not allow now, as far as they report it."""
+    settings = source_candidates.select_answering(settings)
     routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
-    rows = [Lacking(row, name) for row in needed(commands, tables.named(settings)) for name in row.names(settings, routes, group)]
-    found: list[Lacking] = []
+    rows = [NeededPermission(row, name) for row in list_needed(commands, tables.named(settings)) for name in row.names(settings, routes, group)]
+    missing: list[NeededPermission] = []
     partitions: dict[str, int] = {}
     for cluster in (settings.source, settings.destination):
-        own = [lacking for lacking in rows if lacking.row.side == cluster.name]
+        own = [needed for needed in rows if needed.row.side == cluster.name]
         client = admin(cluster, settings)
-        states = once_reachable(cluster, client, settings.number("connect_timeout_s"), partial(_states, client, own))
-        found += [lacking for lacking in own if _lacks(lacking, states, partitions)]
+        states = ask_cluster(cluster, client, settings.number("connect_timeout_s"), partial(_describe_resources, client, own))
+        missing += [needed for needed in own if _is_missing(needed, states, partitions)]
         for route in routes if cluster is settings.source else ():
-            source = states.get(("Topic", route.source_topic), State(None))
+            source = states.get(("Topic", route.source_topic), ResourceState(None))
             for name in (route.intermediate_topic, *((route.destination_topic,) if route.mapping == SAME else ())):  # see `topics.prepare`
                 partitions[name] = max(partitions.get(name, 0), source.partitions)
-    return found
+    return missing
 
 
-def check(settings: Settings, *commands: Command, group: str = "") -> None:
-    """AccessRefused, with every ACL that is missing, before anything is done; see also `once_reachable`."""
-    lacking = missing(settings, commands, group)
-    if lacking:
-        raise AccessRefused(to_grant(settings, commands, lacking), names_what_to_grant=True)
+def check_permissions(settings: Settings, *commands: Command, group: str = "") -> None:
+    """AccessRefused, with every missing ACL, before anything is done; see also `ask_cluster`."""
+    missing = find_missing(settings, commands, group)
+    if missing:
+        raise AccessRefused(describe_missing(settings, commands, missing), names_what_to_grant=True)
 
 
 @contextmanager
-def named(settings: Settings, *commands: Command) -> Iterator[None]:
-    """An AccessRefused from inside gets the names of what is missing, where they can be found out."""
+def explain_refusals(settings: Settings, *commands: Command) -> Iterator[None]:
+    """Add the names of missing ACLs to an AccessRefused from inside, when they can be found."""
     try:
         yield
     except AccessRefused as refused:
-        if refused.names_what_to_grant or REFUSED not in str(refused):  # who is not let in at all is told so already
+        if refused.names_what_to_grant or REFUSED not in str(refused):  # a failed authentication already says so
             raise
-        lacking = missing(settings, commands)
+        missing = find_missing(settings, commands)
         if TRANSACTIONAL_ID in str(refused):
-            lacking = [Lacking(row, name) for row in needed(commands) if row.resource == "TransactionalId" for name in row.names(settings, ())]
-        if not lacking:
+            missing = [NeededPermission(row, name) for row in list_needed(commands) if row.resource == "TransactionalId" for name in row.names(settings, ())]
+        if not missing:
             raise
-        raise AccessRefused(f"{refused}. {to_grant(settings, commands, lacking)}", names_what_to_grant=True) from None
+        raise AccessRefused(f"{refused}. {describe_missing(settings, commands, missing)}", names_what_to_grant=True) from None
 
 
-def to_grant(settings: Settings, commands: Sequence[Command], lacking: Sequence[Lacking]) -> str:
+def describe_missing(settings: Settings, commands: Sequence[Command], missing: Sequence[NeededPermission]) -> str:
     """What is missing, and the commands that grant it."""
     parts = []
     for cluster in (settings.source, settings.destination):
-        own = [(row, name) for row, name in lacking if row.side == cluster.name]
+        own = [(row, name) for row, name in missing if row.side == cluster.name]
         if own:
             principal = f"User:{cluster.security.sasl_username}" if cluster.security.sasl_username else "<the principal of its certificate>"
             tool = f"kafka-acls.sh --bootstrap-server {cluster.bootstrap_servers} --add --allow-principal {principal}"
@@ -173,68 +174,68 @@ def to_grant(settings: Settings, commands: Sequence[Command], lacking: Sequence[
 
 
 @dataclass(slots=True)
-class State:
-    """What a cluster says of one topic or group; `allowed` is None when it does not say."""
+class ResourceState:
+    """What a cluster reports about one topic or group; `allowed` is None when it does not report permissions."""
 
     allowed: set[str] | None
     partitions: int = 0
-    there: bool = True
+    exists: bool = True
 
 
-def _lacks(lacking: Lacking, states: Mapping[tuple[str, str], State], partitions: Mapping[str, int]) -> bool:
-    """Whether that is not allowed; making a topic and adding partitions only matter where there is none, or too few."""
-    state = states.get((lacking.row.resource, lacking.name))
-    if state is None or state.allowed is None or state.there == (lacking.row.operation == "Create"):
+def _is_missing(needed: NeededPermission, states: Mapping[tuple[str, str], ResourceState], partitions: Mapping[str, int]) -> bool:
+    """Whether it is not allowed; Create matters only when the topic does not exist, Alter only when it has too few partitions."""
+    state = states.get((needed.row.resource, needed.name))
+    if state is None or state.allowed is None or state.exists == (needed.row.operation == "Create"):
         return False
-    if lacking.row.operation == "Alter" and not 0 < state.partitions < partitions.get(lacking.name, 0):
+    if needed.row.operation == "Alter" and not 0 < state.partitions < partitions.get(needed.name, 0):
         return False
-    return lacking.row.operation not in state.allowed
+    return needed.row.operation not in state.allowed
 
 
-def _states(client: AdminClient, rows: Iterable[Lacking]) -> dict[tuple[str, str], State]:
-    """Of every topic and group of these rows."""
+def _describe_resources(client: AdminClient, rows: Iterable[NeededPermission]) -> dict[tuple[str, str], ResourceState]:
+    """The state of every topic and group of these rows."""
     asked = list(rows)
-    found: dict[tuple[str, str], State] = {}
+    found: dict[tuple[str, str], ResourceState] = {}
     topics = sorted({name for row, name in asked if row.resource == "Topic"})
     if topics:
         answers = client.describe_topics(TopicCollection(topics), include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S)
-        found |= {("Topic", name): _topic(answer) for name, answer in answers.items()}
+        found |= {("Topic", name): _topic_state(answer) for name, answer in answers.items()}
     for name in sorted({name for row, name in asked if row.resource == "Group"}):
         answer = client.describe_consumer_groups([name], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S)[name]
-        found["Group", name] = _group(answer)
-    to_make = sorted({name for row, name in asked if row.operation == "Create" and not found["Topic", name].there})
+        found["Group", name] = _group_state(answer)
+    to_make = sorted({name for row, name in asked if row.operation == "Create" and not found["Topic", name].exists})
     if to_make:
         answers = client.create_topics([NewTopic(name, 1, -1) for name in to_make], validate_only=True, request_timeout=REQUEST_TIMEOUT_S)
         for name, answer in answers.items():
-            found["Topic", name].allowed = {"Create"} if _may(answer) else set()
+            found["Topic", name].allowed = {"Create"} if _is_allowed(answer) else set()
     return found
 
 
-def _topic(answer: Future[Any]) -> State:
-    """Who may not describe a topic may do nothing with it but, perhaps, see to its configuration."""
+def _topic_state(answer: Future[Any]) -> ResourceState:
+    """Without Describe on a topic, nothing is allowed except, perhaps, its configuration."""
     try:
         found = answer.result()
     except KafkaException as failed:
         if failed.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return State({"DescribeConfigs", "AlterConfigs"})
+            return ResourceState({"DescribeConfigs", "AlterConfigs"})
         if failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return State(set(), there=False)
+            return ResourceState(set(), exists=False)
         raise
-    return State(_words(found.authorized_operations), len(found.partitions))
+    return ResourceState(_operation_names(found.authorized_operations), len(found.partitions))
 
 
-def _group(answer: Future[Any]) -> State:
+def _group_state(answer: Future[Any]) -> ResourceState:
     try:
-        return State(_words(answer.result().authorized_operations))
+        return ResourceState(_operation_names(answer.result().authorized_operations))
     except KafkaException as failed:
         if failed.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return State(set())
+            return ResourceState(set())
         if failed.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return State(None)  # its members subscribe to topics that may not be seen (KIP-848)
+            return ResourceState(None)  # its members subscribe to topics that this principal may not describe (KIP-848)
         raise
 
 
-def _may(answer: Future[Any]) -> bool:
+def _is_allowed(answer: Future[Any]) -> bool:
     try:
         answer.result()
     except KafkaException as failed:
@@ -242,6 +243,6 @@ def _may(answer: Future[Any]) -> bool:
     return True
 
 
-def _words(operations: Any) -> set[str] | None:
-    """As the table has them; a cluster that says nothing says None."""
+def _operation_names(operations: Any) -> set[str] | None:
+    """The names as in the table; None when the cluster does not report them."""
     return {operation.name.title().replace("_", "") for operation in operations} if operations else None

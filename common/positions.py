@@ -1,6 +1,6 @@
-"""Where things stand: the ends of topics, the frontiers of the group, the newest origin on the intermediate topic.
+"""Positions in the clusters: the ends of topics, the frontiers of the group, the newest origin on the intermediate topic.
 
-Both stages and the command line ask the same questions of the clusters; nothing is remembered here.
+Both stages and the command line read them here; this module keeps no state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common import machine, read_up_to
 from common import origin as origins
 from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, patiently, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries, translate
 from common.origin import Origin
 from common.read_up_to import ReadUpTo
 from common.records import Consumed, headers_of
@@ -28,11 +28,11 @@ POLL_S = 5.0
 SILENCE_S = 60.0
 """After which who reads a partition is told that nothing comes: a broker that is away, or a beginning behind the last stable offset."""
 FROM_BEGINNING = OFFSET_BEGINNING
-"""For `visible`: the first offset that the partition has when it is read."""
+"""For `read_visible`: the first offset that the partition has at the time of the read."""
 
 
 GROUPS_TOPIC = "__consumer_offsets"
-"""Kafka's own topic, which every cluster knows of."""
+"""Kafka's own topic, which every cluster knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +44,28 @@ class Committed:
 
 
 class End(NamedTuple):
-    """Where a partition ends, and under which leader."""
+    """The end of a partition, and the epoch of its leader."""
 
     offset: int
     leader_epoch: int | None
-    """None where the broker does not say."""
+    """None when the broker does not report it."""
 
 
-def listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False,
+def list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False,
            timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
-    """Offsets per place. With `committed_only`, "latest" is the last stable offset: what a read_committed reader can reach.
+    """The offset of each partition. With `committed_only`, "latest" is the last stable offset: the end for a read_committed consumer.
 
-    ClusterUnreachable when there is no answer in `timeout_s`, like all that asks for offsets.
+    Raises ClusterUnreachable without an answer in `timeout_s`, like all functions here that list offsets.
     """
-    return {place: found.offset for place, found in _listed(client, places, spec, committed_only, timeout_s).items()}
+    return {place: end.offset for place, end in _list_offsets(client, places, spec, committed_only, timeout_s).items()}
 
 
 def stable_ends(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, End]:
     """The last stable offset of each partition, with the epoch of its leader."""
-    return _listed(client, places, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s)
+    return _list_offsets(client, places, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s)
 
 
-def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, End]:
+def _list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, End]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*place): spec for place in places}
     names = sorted({place.topic for place in asked})
@@ -73,49 +73,50 @@ def _listed(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, comm
     def ask() -> dict[Place, End]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
         try:
-            return {Place(place.topic, place.partition): _end(future.result()) for place, future in futures.items()}
+            return {Place(place.topic, place.partition): _parse_end(future.result()) for place, future in futures.items()}
         except KafkaException:
-            renew(client, names, timeout_s)
+            refresh_metadata(client, names, timeout_s)
             raise
 
-    later = (ClusterUnreachable, TopicMissing)  # a client learns of a partition that was just added a moment later
-    return patiently(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, later) if asked else {}
+    later = (ClusterUnreachable, TopicMissing)  # a client learns of an added partition a moment later
+    return ask_with_retries(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, later) if asked else {}
 
 
-def renew(client: AdminClient, names: Iterable[str], timeout_s: float) -> None:
-    """Have the client learn the topics' partitions, leaders and leader epochs anew, for which it asks nobody by itself when it is told that it has old ones:
+def refresh_metadata(client: AdminClient, names: Iterable[str], timeout_s: float) -> None:
+    """Refresh the client's metadata: the topics' partitions, leaders and leader epochs.
 
-    after a change of the leader, questions for offsets are answered with FENCED_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER until then (seen for 30 s).
+    The client does not do it by itself when a broker answers that its metadata is outdated: after a change of the leader, every list_offsets was answered with
+    FENCED_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER (for 30 s, measured).
     """
     for name in names:
         client.list_topics(name, timeout_s)
 
 
-def _end(result: ListOffsetsResultInfo) -> End:
-    return End(answered(result), result.leader_epoch)
+def _parse_end(result: ListOffsetsResultInfo) -> End:
+    return End(get_offset(result), result.leader_epoch)
 
 
-def answered(result: ListOffsetsResultInfo) -> int:
-    """The offset in an answer; KafkaException when it is none: a question that timed out is answered without an error (confluent-kafka 2.16)."""
+def get_offset(result: ListOffsetsResultInfo) -> int:
+    """The offset in an answer; KafkaException when it has none: a request that timed out returns a result without an error (confluent-kafka 2.16)."""
     if result.offset == OFFSET_INVALID:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no offset in the answer"))
     return int(result.offset)
 
 
 def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
-    """The next offset of each partition."""
-    return listed(client, places, OffsetSpec.latest(), committed_only, timeout_s)
+    """The end of each partition: its next offset."""
+    return list_offsets(client, places, OffsetSpec.latest(), committed_only, timeout_s)
 
 
 def beginnings(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
-    """The first offset that each partition still has."""
-    return listed(client, places, OffsetSpec.earliest(), timeout_s=timeout_s)
+    """The beginning of each partition: the first offset that it still has."""
+    return list_offsets(client, places, OffsetSpec.earliest(), timeout_s=timeout_s)
 
 
-def ends_by(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:
-    """The same, by a reader, with every partition in one request; ClusterUnreachable and the like unless all are answered.
+def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:
+    """The end of each partition, read by a consumer in one request; a translated error unless every partition is answered.
 
-    Without a partition the cluster is asked all the same: whoever asks wants to know whether it answers.
+    Without partitions the cluster is asked all the same: the caller wants to know whether it answers.
     """
     asked = [TopicPartition(*place, OFFSET_END) for place in places]
     try:
@@ -130,11 +131,11 @@ def ends_by(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict
     return {Place(answer.topic, answer.partition): answer.offset for answer in answers}
 
 
-def committed(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, Committed]:
-    """The group's commits; a partition without one is left out. Offsets of an open transaction are waited for (KIP-447).
+def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, Committed]:
+    """Read the group's commits; a partition without one is left out. It waits for offsets of an open transaction (KIP-447).
 
-    Raises HangingTransaction or another translated error when the answer does not come; FrontierUnreadable when a commit
-    is not ours.
+    Raises HangingTransaction or another translated error when no answer comes, and FrontierUnreadable when a commit was not
+    written by reo.
     """
     asked = [TopicPartition(*place) for place in places]
     if not asked:
@@ -144,53 +145,53 @@ def committed(consumer: Consumer, places: Iterable[Place], timeout_s: float = RE
         answers = consumer.committed(asked, timeout=timeout_s)
     except KafkaException as failed:
         raise translate(failed.args[0], doing) from None
-    found = {}
+    commits = {}
     for answer in answers:
         if answer.error is not None:
             raise translate(answer.error, doing)
         if answer.offset >= 0:
             try:
-                found[Place(answer.topic, answer.partition)] = Committed(answer.offset, frontiers.decode(answer.metadata))
+                commits[Place(answer.topic, answer.partition)] = Committed(answer.offset, frontiers.decode(answer.metadata))
             except ValueError as reason:
                 raise FrontierUnreadable(f"the committed offset of {answer.topic}-{answer.partition} carries no frontier of reo ({reason}): another "
                                          "application commits with this group (then set application to a name of its own), or its offsets were reset (stop the "
                                          "service; `reo recover` finds the frontier from the data)") from None
-    return found
+    return commits
 
 
-def firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-    """The first visible record of each partition from the given offset on; None where there is none (any more), nothing for one that does not answer."""
-    found: dict[Place, Consumed | None] = {}
+def read_first_records(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
+    """Read the first visible record of each partition from an offset on. None: there is none, or no longer; not in the result: no answer."""
+    records: dict[Place, Consumed | None] = {}
     if not begins:
-        return found
+        return records
     reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
     deadline = machine.monotonic() + POLL_S
     try:
-        while len(found) < len(begins) and machine.monotonic() < deadline:
+        while len(records) < len(begins) and machine.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
             error, place = message.error(), Place(message.topic(), message.partition())
             if error is None:
-                found.setdefault(place, message)
+                records.setdefault(place, message)
             elif error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):  # the second: it was deleted a moment ago
-                found.setdefault(place, None)
+                records.setdefault(place, None)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise translate(error, f"reading {message.topic()}")
     finally:
         reader.unassign()
-    return found
+    return records
 
 
 def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
-    """What the last record of each intermediate partition says; `ranges` are (beginning, end). Empty partitions are left out."""
-    newest = firsts(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
-    return {place: read_up_to_of(message) or origin_of(message) for place, message in newest.items() if message is not None}
+    """Read the origin, or the read-up-to header, of each intermediate partition's last record; `ranges` are (beginning, end). Empty partitions are left out."""
+    newest = read_first_records(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
+    return {place: parse_read_up_to(message) or parse_origin(message) for place, message in newest.items() if message is not None}
 
 
-def origin_of(message: Consumed) -> Origin:
-    """The origin that an intermediate record carries; ForeignRecord when it has none or not one of this partition."""
-    with _foreign_unless_readable(message):
+def parse_origin(message: Consumed) -> Origin:
+    """The origin of an intermediate record; ForeignRecord when it has none, or one of another partition."""
+    with _raise_foreign_record(message):
         headers = headers_of(message)
         if not headers or headers[-1][0] != origins.HEADER:
             raise ValueError(f"its last header is not {origins.HEADER}")
@@ -202,90 +203,90 @@ def origin_of(message: Consumed) -> Origin:
     return origin
 
 
-def read_up_to_of(message: Consumed) -> ReadUpTo | None:
-    """What a read-up-to record says; None for any other record, ForeignRecord when it is not one of this partition."""
-    with _foreign_unless_readable(message):
+def parse_read_up_to(message: Consumed) -> ReadUpTo | None:
+    """The content of a read-up-to record; None for any other record, ForeignRecord when it is of another partition."""
+    with _raise_foreign_record(message):
         headers = headers_of(message)
         if not headers or headers[-1][0] != read_up_to.HEADER:
             return None
-        said = read_up_to.parse(headers[-1][1] or b"")
-        if said.source_partition != message.partition():
-            raise ValueError(f"it is of partition {said.source_partition}")
-    return said
+        content = read_up_to.parse(headers[-1][1] or b"")
+        if content.source_partition != message.partition():
+            raise ValueError(f"it is of partition {content.source_partition}")
+    return content
 
 
 @contextmanager
-def _foreign_unless_readable(message: Consumed) -> Iterator[None]:
-    """ForeignRecord, with the record's place, for what is wrong with a record of an intermediate topic."""
+def _raise_foreign_record(message: Consumed) -> Iterator[None]:
+    """Raise ForeignRecord, with partition and offset, for an error in a record of an intermediate topic."""
     try:
         yield
     except RecordRefused as unreadable:
-        raise foreign(str(unreadable)) from None
+        raise foreign_record_error(str(unreadable)) from None
     except ValueError as reason:
-        raise foreign(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
+        raise foreign_record_error(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
 
 
-def foreign(which: str) -> ForeignRecord:
+def foreign_record_error(which: str) -> ForeignRecord:
     """The error for a record of an intermediate topic."""
     return ForeignRecord(f"{which}. Stage one did not write it: find out who writes to the intermediate topic, stop it, and skip the record with "
                          "kafka-delete-records.sh up to the offset after it; stage one writes again what is missing")
 
 
-def visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[Consumed]:
-    """Every visible record of the partitions from the given offsets up to what is there now, then the end; ClusterUnreachable after such a silence."""
-    with closing(batches(reader, begins, silence_s)) as found:
-        for messages in found:
+def read_visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[Consumed]:
+    """Read every visible record from these offsets up to the current ends; ClusterUnreachable when no record comes for `silence_s`."""
+    with closing(read_batches(reader, begins, silence_s)) as batches:
+        for messages in batches:
             yield from messages
 
 
-def batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[list[Consumed]]:
-    """The same in lists of up to 1,000, none of them empty: for what goes through millions.
+def read_batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[list[Consumed]]:
+    """The same in lists of 1 to 1,000 records, for callers that read millions.
 
-    The reader must be one that reports partition ends (`kafka_clients.reader`): counting offsets does not do, they also count
-    markers and aborted records.
+    The reader must report partition ends (`kafka_clients.reader`): offsets are no measure, because they also count markers and
+    aborted records.
     """
     if not begins:
         return
     reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
-    heard = machine.monotonic()
+    answered_at = machine.monotonic()
     try:
         while unfinished:
             messages = cast(list[Consumed], reader.consume(1000, 0.05))
             if messages:
-                heard = machine.monotonic()
-            elif machine.monotonic() > heard + silence_s:
-                raise ClusterUnreachable(f"reading {', '.join(map(str, begins))}: nothing came for {silence_s:.0f} s")
+                answered_at = machine.monotonic()
+            elif machine.monotonic() > answered_at + silence_s:
+                raise ClusterUnreachable(f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s")
             if len(unfinished) == len(begins) and all([message.error() is None for message in messages]):  # noqa: C419  (a list is quicker)
-                taken, failed = messages, None
+                records, error = messages, None
             else:
-                taken, failed = _sorted_out(messages, unfinished)
-            if taken:
-                yield taken
-            if failed is not None:
-                raise failed
+                records, error = _split_records_and_ends(messages, unfinished)
+            if records:
+                yield records
+            if error is not None:
+                raise error
     finally:
         reader.unassign()
 
 
-def _sorted_out(messages: list[Consumed], unfinished: set[tuple[str, int]]) -> tuple[list[Consumed], ReoError | None]:
-    """The records of partitions that have not ended, up to the first error; ends are taken out of `unfinished`."""
-    taken = []
+def _split_records_and_ends(messages: list[Consumed], unfinished: set[tuple[str, int]]) -> tuple[list[Consumed], ReoError | None]:
+    """The records of partitions that have not ended, up to the first error. Removes ended partitions from `unfinished`."""
+    records = []
     for message in messages:
         error, place = message.error(), (message.topic(), message.partition())
         if error is None:
             if place in unfinished:
-                taken.append(message)
+                records.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
             unfinished.discard(place)
-        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks for the group's coordinator, which a reader does not need
-            return taken, translate(error, f"reading {place[0]}-{place[1]}")
-    return taken, None
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks for the group coordinator, which a reader does not need
+            return records, translate(error, f"reading {place[0]}-{place[1]}")
+    return records, None
 
 
-def first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int | None:
+def find_first_visible(reader: Consumer, place: Place, begin: int, end: int) -> int | None:
     """The offset of the first visible record in [begin, end), or None: there may be markers and aborted records only."""
     if begin >= end:
         return None
-    found = next((message.offset() for message in visible(reader, {place: begin}, REQUEST_TIMEOUT_S)), end)
-    return found if found < end else None
+    offset = next((message.offset() for message in read_visible(reader, {place: begin}, REQUEST_TIMEOUT_S)), end)
+    return offset if offset < end else None

@@ -1,8 +1,8 @@
-"""PostgreSQL: how a database is entered, what its tables are called, and the one place where its errors are translated.
+"""PostgreSQL: connections, table names, and the one place where its errors are translated.
 
-The connection string is libpq's, with everything that libpq understands: TLS, several hosts, a password file. It is a secret: no message repeats it, and what a
-server says of a refused connection has user, host and database only. A session is ours for as long as it lives: poolers that give each transaction another
-one are not what this was made for.
+The connection string is libpq's, with everything that libpq supports: TLS, several hosts, a password file. It is a secret: no message repeats it; a server's
+message about a refused connection contains only user, host and database. A session stays ours for as long as it lives: poolers that give each transaction
+another session are not supported.
 """
 
 from __future__ import annotations
@@ -30,54 +30,54 @@ Answer = TypeVar("Answer")
 PAUSE_S = 0.2
 LOOK_S = 0.1
 ANSWER_S = 5
-"""For one attempt to connect, and for a lock."""
+"""Time-out of one attempt to connect, and of a lock."""
 REFUSED = re.compile(r"password|authentication (failed|method)|pg_hba|(role|database) .* does not exist|permission denied|not permitted|certificate|"
                      r"does not support SSL", re.IGNORECASE)
-"""What a server or libpq says when it is no use to ask again. A refused connection has no SQLSTATE (libpq gives none); what is not recognised is asked again,
-and is said when the time is over."""
+"""Messages of a server or of libpq after which a retry is useless. A refused connection has no SQLSTATE (libpq gives none). After any other message the
+connection is retried, and the message is reported when the time is over."""
 APPLICATION_BYTES_MAX = 63
 SOCKET = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
-"""A server whose machine is gone is found out by the kernel: no statement has a time-out of its own."""
+"""The kernel detects a server whose machine is gone: statements have no time-out of their own."""
 PROBE_S = 5.0
 
 
 class Session(psycopg.Connection[TupleRow]):
-    """A connection that calls `on_wait` again and again while it waits for the server, with the seconds that this has lasted. It may raise."""
+    """A connection that calls `on_wait` repeatedly while it waits for the server, with the seconds so far. `on_wait` may raise."""
 
     on_wait: Callable[[float], None] = staticmethod(lambda _: None)
 
     def wait(self, gen: Generator[Any, Any, Answer], interval: float = LOOK_S, timeout: float | None = None) -> Answer:
-        """What every statement, and every part of a COPY, waits in."""
+        """Every statement, and every part of a COPY, waits here."""
         return super().wait(self._watched(gen), interval, timeout)
 
     def _watched(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        began = machine.monotonic()
+        started_at = machine.monotonic()
         try:
             state = next(gen)
             while True:
                 ready = yield state
-                self.on_wait(machine.monotonic() - began)
+                self.on_wait(machine.monotonic() - started_at)
                 state = gen.send(ready)
         except StopIteration as done:
             return cast(Answer, done.value)
 
 
 def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
-    """A session in which each statement is a transaction; waits for the server at most so long, then ClusterUnreachable. AccessRefused at once."""
+    """A session in which each statement is a transaction. ClusterUnreachable when the server does not answer in `patience_s`; AccessRefused at once."""
     deadline = machine.monotonic() + patience_s
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
-    said = ""
+    logged = ""
     while True:
         try:
             session = Session.connect(**_parameters(settings, role), autocommit=True)
             _prepare(session, timeout_ms)
         except psycopg.Error as failed:
-            error = _not_entered(settings, failed)
+            error = _translate_connection_error(settings, failed)
             if not isinstance(error, ClusterUnreachable) or machine.monotonic() > deadline:
                 raise error from None
-            if str(error) != said:
-                said = str(error)
-                log.warning("the database is waited for: %s", said)
+            if str(error) != logged:
+                logged = str(error)
+                log.warning("waiting for the database: %s", logged)
             if pulse is not None:
                 pulse.wait("database")
             machine.sleep(PAUSE_S)
@@ -86,12 +86,12 @@ def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: 
 
 
 def probe(settings: Settings, role: str) -> Probe[None]:
-    """Whether the server can be entered, asked by sessions of its own."""
+    """Whether the server accepts connections; the probe opens sessions of its own."""
     return Probe(lambda: connect(settings, role, 0).close(), None, PROBE_S + 2 * ANSWER_S)
 
 
 def check(settings: Settings) -> None:
-    """ClusterUnreachable or AccessRefused when the database cannot be entered within `connect_timeout_s`."""
+    """ClusterUnreachable or AccessRefused when no connection to the database succeeds within `connect_timeout_s`."""
     connect(settings, "check", settings.number("connect_timeout_s")).close()
 
 
@@ -106,41 +106,41 @@ def frontiers(settings: Settings) -> sql.Identifier:
 
 
 def is_there(session: Session, name: sql.Identifier) -> bool:
-    """Whether there is such a table."""
+    """Whether the table exists."""
     row = session.execute("SELECT to_regclass(%s) IS NOT NULL", [name.as_string(session)]).fetchone()
     return bool(row and row[0])
 
 
 def _parameters(settings: Settings, role: str) -> dict[str, Any]:
-    """What is given wins, but for what we depend on; `read-write` finds the primary among several hosts."""
-    usual = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
+    """The connection string wins, except for parameters that reo depends on. `read-write` finds the primary among several hosts."""
+    defaults = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
     name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
-    return usual | conninfo_to_dict(settings.text(CONNECTION)) | {"application_name": name, "client_encoding": "UTF8"}
+    return defaults | conninfo_to_dict(settings.text(CONNECTION)) | {"application_name": name, "client_encoding": "UTF8"}
 
 
 def _prepare(session: Session, timeout_ms: int) -> None:
-    """A session that is left in the middle of a transaction ends as Kafka's transactions do, by a time-out; what was committed is on disk."""
-    session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # an UPDATE that waited for a lock looks at the row again
+    """Make an abandoned transaction end by a time-out, as in Kafka, and a committed one be on disk."""
+    session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # an UPDATE that waited for a lock reads the row again
     for name, value in (("idle_in_transaction_session_timeout", timeout_ms), ("lock_timeout", 1000 * ANSWER_S)):
         session.execute("SELECT set_config(%s, %s, false)", [name, str(value)])
     session.execute("SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
 
 
-def _not_entered(settings: Settings, failed: psycopg.Error) -> ReoError:
-    """Nothing of a password is said, whoever wrote the message."""
-    said = " ".join(str(failed).split())
+def _translate_connection_error(settings: Settings, failed: psycopg.Error) -> ReoError:
+    """The typed error for a failed connection. It never contains the password, whoever wrote the message."""
+    reason = " ".join(str(failed).split())
     password = conninfo_to_dict(settings.text(CONNECTION)).get("password")
-    if password and str(password) in said:
-        said = type(failed).__name__
-    if REFUSED.search(said):
-        return AccessRefused(f"the database cannot be entered: {said}. Check {CONNECTION} and what the server allows (pg_hba.conf)")
-    return ClusterUnreachable(f"the database does not answer: {said}. Check {CONNECTION}, and that the server runs and can be reached from here")
+    if password and str(password) in reason:
+        reason = type(failed).__name__
+    if REFUSED.search(reason):
+        return AccessRefused(f"the database refused the connection: {reason}. Check {CONNECTION} and what the server allows (pg_hba.conf)")
+    return ClusterUnreachable(f"the database does not answer: {reason}. Check {CONNECTION}, and that the server runs and can be reached from here")
 
 
 def translate(failed: psycopg.Error, doing: str) -> ReoError:
-    """The typed error for a server's error; `doing` says what was tried. ClusterUnreachable is what a new session mends."""
-    said = failed.diag.message_primary or " ".join(str(failed).split())
-    text = f"{doing}: {said} ({failed.sqlstate or type(failed).__name__})"
+    """The typed error for a server's error; `doing` says what failed. After ClusterUnreachable, a new session may succeed."""
+    message = failed.diag.message_primary or " ".join(str(failed).split())
+    text = f"{doing}: {message} ({failed.sqlstate or type(failed).__name__})"
     if isinstance(failed, errors.InsufficientPrivilege):
         return AccessRefused(f"{text}. Grant it to the user of {CONNECTION}")
     if isinstance(failed, errors.UniqueViolation):
@@ -149,7 +149,7 @@ def translate(failed: psycopg.Error, doing: str) -> ReoError:
     if isinstance(failed, psycopg.DataError | psycopg.IntegrityError | errors.ProgramLimitExceeded):
         return RecordRefused(f"{text}. Leave such records out with filter.function, or change the table")
     if isinstance(failed, errors.UndefinedTable):
-        return StageFailed(f"{text}. It is made anew at the next start, and copied from the beginning")
+        return StageFailed(f"{text}. The next start creates it again, and copies from the beginning")
     if isinstance(failed, errors.InvalidSchemaName):
         return TopicsUnfit(f"{text}. Create it, or correct {SCHEMA}")
     if isinstance(failed, psycopg.OperationalError | psycopg.InterfaceError) or (failed.sqlstate or "").startswith("25"):

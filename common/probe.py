@@ -1,7 +1,7 @@
-"""Asks a server again and again whether it is there, in a thread of its own: who works must not wait for one that is not.
+"""Ask a server repeatedly whether it answers, in a thread of its own, so that the working thread does not wait for it.
 
-A consumer that gets nothing cannot tell whether there is nothing, and an idle session does not notice that its server is away. (Not by futures
-of the admin client: when a question's time-out is over and the answer comes late, librdkafka 2.16 was seen to end the process by an assertion.)
+A consumer that gets no record cannot tell whether there is none, and an idle session does not notice that its server is away. (The admin client's
+futures are not used: when an answer came after the request's time-out, librdkafka 2.16 ended the process with an assertion.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 
 
 class Probe(Generic[Answer]):
-    """`ask` gives the answer or raises; the server is away when none came for `patience_s`. The clock only goes forward."""
+    """`ask` returns the answer or raises. The server is away when no answer came for `patience_s`. The clock is monotonic."""
 
     def __init__(self, ask: Callable[[], Answer], nothing: Answer, patience_s: float, clock: Callable[[], float] = machine.monotonic) -> None:
         self.ask = ask
@@ -32,29 +32,29 @@ class Probe(Generic[Answer]):
         self.woken = machine.event()
 
     def start(self, name: str, every_s: float) -> None:
-        """Ask from now on."""
+        """Start asking."""
         machine.background(partial(self._work, every_s), name)
 
     @property
     def has_answered(self) -> bool:
-        """Lately."""
+        """Whether the last answer is not older than `patience_s`."""
         return self.answered_within(self.patience_s)
 
     def answered_within(self, seconds: float) -> bool:
-        """Whether the last answer is not older."""
+        """Whether the last answer is not older than this."""
         return self.clock() - self.answered_at <= seconds
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self.over = True
         self.wake()
 
     def wake(self) -> None:
-        """There is something new to ask for."""
+        """Ask now: there is something new to ask for."""
         self.woken.set()
 
     def once(self) -> None:
-        """Ask; what goes wrong is met by who works, as soon as there is something to do."""
+        """Ask once. An error is only logged: the working thread meets it when it has work to do."""
         try:
             self.answer = self.ask()
             self.answered_at = self.clock()

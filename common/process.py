@@ -1,7 +1,7 @@
 """What every stage process does around its work: settings from the environment, logs, signals, exit code.
 
-A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or with 1 for anything that
-nobody foresaw. The supervisor reads nothing else.
+A process ends with 0 when its work is done, with the exit code of the `ReoError` that ended it, or with 1 for any unexpected
+error. The supervisor reads nothing else.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
         log.error("%s: %s", type(error).__name__, error, extra={"facts": {"error": type(error).__name__, "exit_code": error.exit_code}})
         return error.exit_code
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"  # the stack, which also ends with it, stands behind
+        reason = f"{type(error).__name__}: {error}"  # the stack trace follows
         log.exception("%s: unexpected, a defect of reo or of a library; the supervisor starts this process again", reason)
         return 1

@@ -1,15 +1,15 @@
-"""One process's sign of life: that it gets on, whether it does its work, what it waits for, and the lag that grows meanwhile.
+"""The liveness and readiness of one process: its heartbeat, whether it works, what it waits for, and the lag that grows meanwhile.
 
-| call | when | what is seen of it |
+| call | when | effect |
 |---|---|---|
-| `beat` | a step was done: a record filtered, a part written, a question answered | the process lives (/livez) |
-| `wait` | a server did not answer, or something else has to happen first | it lives, and is not ready; /readyz says why |
-| `ready` | work was done, or every server has just answered that none is left | it is ready |
+| `beat` | a step is done: a record filtered, a part written, a request answered | the process is alive (/livez) |
+| `wait` | a server does not answer, or something else must happen first | it is alive but not ready; /readyz says why |
+| `ready` | work is done, or every server has just answered that none is left | it is ready |
 
-So a process that waits is not ready until it has worked again. A single call into a client can block without either: such a process is not ready when
-its last sign of life is `reo.health.LATE_S` old, and is killed at `reo.health.SILENT_S`. Every call that may rightly last longer is made in parts.
+So a process that waits is not ready until it has worked again. A call into a client can block without a heartbeat: the process is not ready when its
+last heartbeat is `reo.health.LATE_S` old, and is killed when it is `reo.health.SILENT_S` old. Every call that may last longer is made in parts.
 
-While a process waits nobody knows how much there is to copy. Its seconds of lag grow then from when that was known last.
+While a process waits, how much is left to copy is unknown. Its lag in seconds then grows from the time when that was last known.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ REASONS: dict[Reason, str] = {
 }
 """The label of `reo_waiting`, and what /readyz says."""
 BEAT_S = 0.5
-"""A sign of life is written down at most so often: `beat` is called for each record that a user's function sees."""
+"""The heartbeat metric is set at most this often: `beat` is called for each record that a user's function gets."""
 
 
 class Pulse:
-    """Of one process. The clock is Unix time."""
+    """The heartbeat of one process. The clock is Unix time."""
 
     def __init__(self, stage: str, worker: int = 0, clock: Callable[[], float] = machine.time) -> None:
         self.labels = (stage, str(worker))
@@ -53,21 +53,21 @@ class Pulse:
         self.wait("start")
 
     def beat(self) -> None:
-        """A step was done."""
+        """Report that a step is done."""
         now = self.clock()
         if not 0 <= now - self.beaten_at < BEAT_S:
             self.beaten_at = now
             self.heartbeat.set(now)
 
     def wait(self, reason: Reason) -> None:
-        """Nothing can be done until something else has happened; not ready from now on. Called again and again while it lasts."""
+        """Report what the process waits for; it is not ready from now on. Called repeatedly while it waits."""
         self.beat()
         self.lag.grow()
         self.readiness.set(0)
         self._say(reason)
 
     def ready(self) -> None:
-        """Work was done, or there is certainly none."""
+        """Report that work is done, or that there is certainly none."""
         self.beat()
         self._say(None)
         self.readiness.set(1)

@@ -1,8 +1,8 @@
-"""The read-up-to record: stage one's word that the source has nothing to copy between two offsets.
+"""The read-up-to record: stage one reports that the source has nothing to copy between two offsets.
 
-Transaction markers, aborted and compacted records, and what `filter.sql` leaves out, have offsets that no record will ever
-carry to stage two. When the source deletes them, the next start could not tell them from lost records. So stage one says on
-the intermediate topic how far there is nothing, in a record without key and value. Its last header is this one, JSON:
+Transaction markers, aborted and compacted records, and records that `filter.sql` leaves out have offsets that no record ever
+carries to stage two. When the source deletes them, the next start could not distinguish them from lost records. So stage one
+writes to the intermediate topic how far there is nothing, in a record without key and value. Its last header is this one, JSON:
 
     p  source partition             o  the last source offset of which there is nothing to copy
     f  the frontier that it follows e  epoch of the run that wrote it
@@ -24,7 +24,7 @@ HEADER = "__read_up_to"
 
 
 class ReadUpTo(Struct, frozen=True, gc=False):
-    """One of them; on the wire the fields have the names of the table above."""
+    """A read-up-to record; in JSON the fields have the names of the table above."""
 
     source_partition: Natural = field(name="p")
     source_offset: Natural = field(name="o")
@@ -35,5 +35,5 @@ class ReadUpTo(Struct, frozen=True, gc=False):
 
 
 parse = msgspec.json.Decoder(ReadUpTo).decode
-"""ValueError when it is not one, with the reason; TypeError when there is no value."""
+"""Raises ValueError, with the reason, for an invalid value, and TypeError without a value."""
 encode = msgspec.json.Encoder().encode

@@ -1,7 +1,7 @@
 """The shape of a consumed message, for the type checker.
 
-confluent-kafka's own stubs call every field of a message optional, because a message can also be an error. Whoever has looked at
-`error()` holds one of these.
+In confluent-kafka's own stubs every field of a message is optional, because a message can also be an error. After a check of
+`error()`, the message is one of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Consumed(Protocol):
-    """A message that a consumer handed out."""
+    """A message that a consumer returned."""
 
     def topic(self) -> str:
         """Where it was read."""
@@ -36,7 +36,7 @@ class Consumed(Protocol):
         """None is a tombstone."""
 
     def headers(self) -> Headers | None:
-        """In order, names may repeat; None is the same as none."""
+        """In order; names may repeat. None means no headers."""
 
     def timestamp(self) -> tuple[int, int]:
         """Kind, and ms since 1970 UTC."""
@@ -63,7 +63,7 @@ def all_headers(messages: Sequence[Consumed]) -> list[Headers | None]:
 
 
 def headers_of(message: Consumed) -> Headers:
-    """The same of one; none is an empty list."""
+    """The headers of one message; an empty list when it has none."""
     return all_headers([message])[0] or []
 
 
@@ -76,7 +76,7 @@ def content(message: Consumed, instead_of_zero_ms: int = 0) -> tuple[bytes | Non
 
 
 def message_checksum(message: Consumed) -> str:
-    """That of a record as its topic has it."""
+    """The checksum of a record as it is in its topic."""
     return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
 
 

@@ -1,7 +1,7 @@
-"""What is copied where: one source topic, one intermediate topic, one destination topic make a route.
+"""Routes: one source topic, one intermediate topic and one destination topic.
 
-Whatever a service remembers or measures belongs to one partition of one topic, its `Place`. Partition p of the source and partition p of
-the intermediate topic of a route are the same stream of records, so each of the two places tells the other.
+Everything that a service stores or measures belongs to one partition of one topic, a `Place`. Partition p of the source and partition p of
+the intermediate topic of a route are the same stream of records, so each of the two places determines the other.
 
 Settings hold rules (`common.rules`), of which one leads to one route or, with a pattern, to many.
 """
@@ -15,7 +15,7 @@ SAME = "same"
 
 
 class Place(NamedTuple):
-    """One partition of one topic; which cluster's is said by the name of what holds it."""
+    """One partition of one topic; the name of the variable tells the cluster."""
 
     topic: str
     partition: int
@@ -27,19 +27,19 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From one source topic over an intermediate topic of its own to a destination topic."""
+    """From one source topic, by an intermediate topic of its own, to a destination topic."""
 
     source_topic: str
     destination_topic: str
     intermediate_topic: str
     mapping: str = SAME
-    """Which partition a record goes to (`common.mapping`)."""
+    """To which partition a record goes (`common.mapping`)."""
     shared: bool = False
     """Whether other routes may lead to the same destination topic."""
 
     @property
     def is_one_to_one(self) -> bool:
-        """Whether a destination partition holds what its source partition holds, and nothing else: only then can the two be compared."""
+        """Whether a destination partition has exactly the records of its source partition: only then can the two be compared."""
         return self.mapping == SAME and not self.shared
 
     @property

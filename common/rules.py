@@ -31,7 +31,7 @@ GROUP = re.compile(r"\\([1-9]|g<)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One source topic, or all that a pattern fits; the destination is empty for the source's name."""
+    """One source topic, or all topics that match a pattern; an empty destination means the source's name."""
 
     source: str
     destination: str
@@ -44,18 +44,18 @@ class Rule:
 
     @property
     def gathers(self) -> bool:
-        """Whether this rule alone leads many sources to one destination."""
+        """Whether this rule alone leads several sources to one destination."""
         return self.is_pattern and bool(self.destination) and not GROUP.search(self.destination)
 
     def leads_to(self, source_topic: str) -> str | None:
-        """The destination topic of this source topic; None when the rule is not about it."""
+        """The destination topic of this source topic; None when the rule does not match it."""
         if not self.is_pattern:
             return (self.destination or self.source) if source_topic == self.source else None
         found = None if source_topic.startswith("__") else re.fullmatch(self.source, source_topic)
         return found and (found.expand(self.destination) if self.destination else source_topic)
 
-    def wrong(self) -> Iterator[str]:
-        """What makes it unusable, in words."""
+    def validation_errors(self) -> Iterator[str]:
+        """One message for each reason why the rule cannot be used."""
         if not self.is_pattern:
             yield from (f"{name!r} {LEGAL}" for name in {self.source, self.destination or self.source} if not TOPIC_NAME.fullmatch(name))
         else:
@@ -65,31 +65,31 @@ class Rule:
                 yield f"the pattern {self.source!r} cannot be used with {self.destination!r}: {reason}"
             if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
-        yield from mapping.wrong(self.mapping)
+        yield from mapping.validation_errors(self.mapping)
 
 
 def parse(text: str) -> tuple[Rule, ...]:
-    """The rules of a text in which they stand behind one another with commas; nothing is checked yet."""
+    """The rules of a text, separated by commas; nothing is checked yet."""
     return tuple(_parsed(part.strip()) for part in BETWEEN.split(text) if part.strip())
 
 
 def _parsed(text: str) -> Rule:
-    """The destination never has an `=`; a pattern may."""
+    """A destination has no `=`; a pattern may have one."""
     source, _, target = text.rpartition("=") if "=" in text else (text, "", "")
     destination, _, wanted = target.strip().partition(":")
     return Rule(source.strip(), destination.strip(), wanted.strip() or SAME)
 
 
-def wrong(rules: Sequence[Rule]) -> list[str]:
-    """Everything that is wrong with the rules whatever topics there are, in words."""
-    found = [reason for rule in rules for reason in rule.wrong()]
+def validation_errors(rules: Sequence[Rule]) -> list[str]:
+    """One message for each error in the rules that does not depend on the existing topics."""
+    found = [reason for rule in rules for reason in rule.validation_errors()]
     found += [f"{source!r} is named {times} times: a source topic has one destination" for source, times in Counter(rule.source for rule in rules).items()
               if times > 1]
     return found or clashes(rules, routes(rules, ()))
 
 
-def wrong_names(names: Mapping[str, str], same_address: bool) -> Iterator[str]:
-    """The same for the one-topic form: its three settings' names, and what they name."""
+def name_errors(names: Mapping[str, str], same_address: bool) -> Iterator[str]:
+    """The same for the one-topic form; `names` maps its three settings to topic names."""
     yield from (f"{name}: {topic!r} {LEGAL}" for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic))
     (source, from_topic), (destination, to_topic), (intermediate, between) = names.items()
     if between == to_topic:
@@ -116,7 +116,7 @@ def routes(rules: Sequence[Rule], topics: Iterable[str], intermediate: str = "")
 
 
 def clashes(rules: Sequence[Rule], found: Sequence[Route]) -> list[str]:
-    """Why these routes cannot be copied side by side, in words."""
+    """One message for each reason why these routes cannot be copied side by side."""
     sources, between = Counter(route.source_topic for route in found), Counter(route.intermediate_topic for route in found)
     own = Counter(name for name, _ in {(route.destination_topic, route.source_topic) for route in found if not route.shared})
     shared = {route.destination_topic for route in found if route.shared}

@@ -1,7 +1,7 @@
-"""How a cluster is entered: TLS and SASL, from one set of settings, in the words of both clients.
+"""TLS and SASL settings of a cluster, translated into the options of both clients.
 
-librdkafka (stage two, and all questions) and Kafka's Java client (Spark) name the same things differently. Certificates and keys are PEM files for both;
-Java is given their text (KIP-651), so that executors on other machines need no files. Sources: librdkafka's CONFIGURATION.md; Kafka's
+librdkafka (stage two, and all requests outside Spark) and Kafka's Java client (Spark) name these options differently. Certificates and keys are PEM files for
+both; Java gets their text (KIP-651), so that executors on other machines need no files. Sources: librdkafka's CONFIGURATION.md; Kafka's
 documentation, "Security"; for OAUTHBEARER librdkafka's OIDC method and KIP-768, both the client-credentials grant of RFC 6749.
 """
 
@@ -31,7 +31,7 @@ KEY = "-----BEGIN PRIVATE KEY-----"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The settings of one side, by their last names; empty is not given."""
+    """The settings of one side, by the last part of their names; an empty one is not set."""
 
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str = ""
@@ -44,12 +44,12 @@ class Security:
     ssl_key_file: str = ""
 
     def __repr__(self) -> str:
-        """Without what is secret: whoever prints settings prints this."""
+        """Without secrets, because printed settings show this."""
         return f"Security({self.security_protocol}, {self.sasl_mechanism or 'no SASL'})"
 
     @property
     def with_sasl(self) -> bool:
-        """Whether a name and a password, or a token, are asked for."""
+        """Whether clients authenticate with SASL: a name and a password, or a token."""
         return self.security_protocol.startswith("SASL_")
 
     @property
@@ -102,8 +102,8 @@ class Security:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return any(failed is None for _, failed in _handshakes(bootstrap_servers, context))
 
-    def wrong(self, side: str) -> Iterator[str]:
-        """What contradicts itself or cannot be read, in terms of the settings."""
+    def validation_errors(self, side: str) -> Iterator[str]:
+        """One message for each setting that contradicts another one or cannot be read."""
         for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
             if self.with_sasl and not getattr(self, need):
                 yield f"{side}.{need} is missing: {side}.security_protocol is {self.security_protocol}"

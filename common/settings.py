@@ -1,8 +1,8 @@
 """Settings: read, checked as a whole, and frozen, before any client is made.
 
 Sources, the later one wins: defaults, the settings file (`REO_SETTINGS_FILE` or `--settings`; see
-`common.settings_file`), the environment, the command line. What the environment says is taken raw and converted by the kind that
-`common.settings_table` declares: dynaconf would read it as TOML, in which topic `2024` is a number and `1_000` is 1000.
+`common.settings_file`), the environment, the command line. Variables are read as plain text and converted by the kind that
+`common.settings_table` declares: dynaconf would parse them as TOML, where topic `2024` is a number and `1_000` is 1000.
 
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every unknown name in the file and
 every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable is an error. Variables that Kubernetes injects for a
@@ -20,12 +20,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, filters, mirror_names, points, rules, settings_file, spark_options, start_at, tables, upstreams
+from common import client_options, filters, mirror_names, points, rules, settings_file, source_clusters, spark_options, start_at, tables
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
@@ -44,14 +44,14 @@ class Settings:
     def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None) -> None:
         self.values = dict(values)
         self.given_by = dict(given_by or {})
-        """By dotted name, an option's too, where the value comes from; what has its default is left out."""
-        self.sources = tuple(self._cluster("source", servers) for servers in upstreams.named(self.text("source.bootstrap_servers")))
+        """By dotted name, also of an option: the source of the value. Settings with their default are left out."""
+        self.sources = tuple(self._cluster("source", servers) for servers in source_clusters.split_clusters(self.text("source.bootstrap_servers")))
         self.source, self.destination = self.sources[0], self._cluster("destination", self.text("destination.bootstrap_servers"))
         self.failover = self.text("source.mode") == "failover"
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
         self.intermediate_topic = self.text("intermediate.topic") or (f"{self.destination_topic}-proxy" if self.destination_topic else "")
-        """These three are the one-topic form's; what is copied is said by `rules`."""
+        """These three belong to the one-topic form; `rules` has what is copied."""
         self.rules = rules.parse(self.text("topics")) or (rules.Rule(self.source_topic, self.destination_topic),)
         self.application = self.text("application") or f"reo-{self.destination_topic}"
         self.client_id = self.text("client_id") or self.application
@@ -68,7 +68,7 @@ class Settings:
         return Settings(self.values | {"source.bootstrap_servers": source.bootstrap_servers}, self.given_by)
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
-        """What is copied, when these topics are at the source; SettingsInvalid when it cannot be copied side by side."""
+        """The routes, when the source has these topics; SettingsInvalid when they cannot be copied side by side."""
         found = rules.routes(self.rules, topics, self.text("intermediate.topic"))
         clashes = rules.clashes(self.rules, found)
         if clashes:
@@ -92,23 +92,23 @@ class Settings:
         return value
 
     def unsafe(self) -> list[str]:
-        """What every process has to say in its log."""
+        """The warnings that every process logs."""
         return [line for name in client_options.GUARDED for line in client_options.unsafe(name, self.options(name))]
 
     def as_environment(self) -> dict[str, str]:
-        """The environment that gives a child process exactly these settings."""
+        """The environment variables that give a child process exactly these settings."""
         options = {client_options.variable(name, option): value for name in client_options.GUARDED for option, value in self.options(name).items()}
         return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
 
 
 def is_ours(variable: str) -> bool:
-    """Whether an environment variable gives a setting: what a child gets instead is `Settings.as_environment`."""
+    """Whether an environment variable sets a setting; a child process gets `Settings.as_environment` instead."""
     return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in mirror_names.VARIABLES
             or client_options.of_variable(variable) is not None)
 
 
 def load(environment: Mapping[str, str], file: str | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
-    """Read and check everything; SettingsInvalid lists all that is wrong."""
+    """Read and check all settings; SettingsInvalid lists every error."""
     wrong: list[str] = []
     raw: dict[str, tuple[str, Any]] = {}
     file = file or environment.get(FILE_VARIABLE)
@@ -181,7 +181,7 @@ def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[
 
 
 def _take_mirrors(environment: Mapping[str, str], raw: dict[str, tuple[str, Any]], wrong: list[str]) -> None:
-    """kafka-topic-mirror's names: they may agree with what is given otherwise, and never win over it."""
+    """Add kafka-topic-mirror's variables: they may repeat a value that is set otherwise, and never override it."""
     for variable, name, text in mirror_names.given(environment, wrong):
         where, given = raw.setdefault(name, (variable, text))
         if (",".join(map(str, given)) if isinstance(given, list) else str(given)) != text:
@@ -190,7 +190,7 @@ def _take_mirrors(environment: Mapping[str, str], raw: dict[str, tuple[str, Any]
 
 
 def _secret_of(variable: str, file: str, wrong: list[str]) -> str:
-    """What is in the file, without the end of its last line, which editors and `echo` put there."""
+    """The content of the file, without the last line end, which editors and `echo` add."""
     try:
         return Path(file).read_text().removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as failed:
@@ -256,7 +256,7 @@ def _convert(setting: Setting, given: Any) -> Value:
 
 
 def _checked_secret(given: Any) -> str:
-    """As it is, blanks included; what is wrong with it is said without it."""
+    """The secret unchanged, including blanks; error messages do not repeat it."""
     if not isinstance(given, str):
         raise ValueError("a text is expected: put it in quotes")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
     if not given.isprintable():
@@ -267,24 +267,24 @@ def _checked_secret(given: Any) -> str:
 def _contradictions(settings: Settings) -> Iterable[str]:
     yield from _wrong_routes(settings)
     for name in client_options.GUARDED:
-        yield from client_options.wrong(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
+        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (settings.source, settings.destination):
-        yield from cluster.security.wrong(cluster.name)
+        yield from cluster.security.validation_errors(cluster.name)
     for cluster in (*settings.sources, settings.destination):
-        yield from upstreams.wrong_addresses(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
+        yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
     appends = settings.text("deduplicator.without_frontier") == "append"
-    yield from upstreams.wrong([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
+    yield from source_clusters.validation_errors([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.wrong({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
-    yield from tables.wrong(settings)
-    yield from spark_options.wrong(settings.text("replicator.master"), settings.options(spark_options.SETTING))
+    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
+    yield from tables.validation_errors(settings)
+    yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
 
 
 def _wrong_routes(settings: Settings) -> Iterable[str]:
-    """What the names alone say; the rest is known when the clusters have answered (`common.topics`)."""
+    """Errors in the names alone; all others need the clusters' answers (`common.topics`)."""
     many = bool(settings.text("topics"))
     given = [name for name in ONE_TOPIC if settings.text(name)]
     if many and given:
@@ -292,7 +292,7 @@ def _wrong_routes(settings: Settings) -> Iterable[str]:
     if many and not settings.text("application"):
         yield "application is missing: with several topics it has no default, and the frontiers of all of them are kept under it"
     if many:
-        yield from (f"topics: {reason}" for reason in rules.wrong(settings.rules))
+        yield from (f"topics: {reason}" for reason in rules.validation_errors(settings.rules))
         return
     names = dict(zip(ONE_TOPIC, (settings.source_topic, settings.destination_topic, settings.intermediate_topic), strict=True))
-    yield from rules.wrong_names(names, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])
+    yield from rules.name_errors(names, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])

@@ -44,7 +44,7 @@ GUARDS: Mapping[str, Guard] = {
 }
 
 
-def wrong(master: str, options: Mapping[str, str]) -> Iterator[str]:
+def validation_errors(master: str, options: Mapping[str, str]) -> Iterator[str]:
     """What is missing or malformed for tasks that run elsewhere."""
     if master and not STANDALONE.fullmatch(master) and not KUBERNETES.fullmatch(master):
         yield f"replicator.master: spark://host:port or k8s://https://host:port is expected, not {master!r}"

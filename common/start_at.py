@@ -4,11 +4,11 @@
     latest                      the next record that the source gets
     1700000000000               the first record from that moment on: ms since 1970 UTC, or ISO 8601 with its offset from UTC
     2026-01-31T08:00:00Z
-    0=120,1=77                  an offset for each partition that is named; all others begin at `earliest`, so that nothing is left out unsaid
+    0=120,1=77                  an offset for each named partition; all others begin at `earliest`, so that nothing is silently left out
 
-It is looked at when a partition's first frontier is made, and never again: a restart goes on from the frontier, also before the first record.
-`latest` is where a service begins that has no frontier yet. What comes after that is never begun in the middle by it: a topic or a partition that
-appears, whether stage two runs or not, and a partition whose copy was deleted, are copied whole.
+It is used when the first frontier of a partition is created, and never again: a restart continues from the frontier, even before the first record.
+`latest` applies to a service that has no frontier yet. Later it never skips records: a topic or a partition that is added, whether stage two runs or
+not, and a partition whose copy was deleted, are copied from their beginning.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ OFFSET = re.compile(r"([0-9]{1,9})=([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What was asked for; `timestamp_ms` and `offsets` belong to their kinds only."""
+    """The parsed setting; `timestamp_ms` and `offsets` are set only for their kinds."""
 
     kind: Literal["earliest", "latest", "timestamp", "offsets"]
     timestamp_ms: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
 
     def from_beginning(self, partition: int, added: bool) -> bool:
-        """Whether this partition begins at the source's first record; `added`: it came after the copy had begun, or its copy was deleted."""
+        """Whether this partition begins at the source's first record; `added`: it was added after the copy had begun, or its copy was deleted."""
         return self.kind == "earliest" or (self.kind == "latest" and added) or (self.kind == "offsets" and partition not in self.offsets)
 
 
@@ -52,7 +52,7 @@ def parse(text: str) -> Start:
         raise ValueError(f"{text!r} does not say in which time zone: put Z (UTC) or an offset like +01:00 behind it")
     if moment < EPOCH:
         raise ValueError(f"{text!r} is before 1970; earliest begins with the first record, whatever its timestamp")
-    return Start("timestamp", -((EPOCH - moment) // timedelta(milliseconds=1)))  # what lies within a millisecond begins with the next one
+    return Start("timestamp", -((EPOCH - moment) // timedelta(milliseconds=1)))  # rounded up to whole milliseconds
 
 
 def _offsets(text: str) -> dict[int, int]:

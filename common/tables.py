@@ -43,8 +43,8 @@ def zero_timestamp_ms(settings: Settings) -> int | None:
     return 1 if settings.text("destination.zero_timestamp") == "one" else None
 
 
-def wrong_name(name: str) -> str:
-    """Why there can be no table of that name, in words; empty when there can."""
+def name_error(name: str) -> str:
+    """Why no table can have this name; empty when it can."""
     if name == FRONTIERS:
         return f"{name!r} is the table that has the frontiers: name another destination.topic"
     if len(name.encode()) > NAME_BYTES_MAX:
@@ -52,8 +52,8 @@ def wrong_name(name: str) -> str:
     return ""
 
 
-def wrong(settings: Settings) -> Iterator[str]:
-    """What contradicts a destination in PostgreSQL, in words."""
+def validation_errors(settings: Settings) -> Iterator[str]:
+    """One message for each setting that contradicts a destination in PostgreSQL."""
     if not named(settings):
         if settings.text(SCHEMA) != "public":
             yield f"{SCHEMA} would not be used: {CONNECTION} is not set"
@@ -63,7 +63,7 @@ def wrong(settings: Settings) -> Iterator[str]:
         yield f"{SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
     if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(route.shared for route in routes(settings.rules, ())):
         yield f"{CONNECTION} and a mapping, or a destination of several sources: a row is known by its source partition and offset, so a table has one source"
-    yield from (reason for route in routes(settings.rules, ()) if (reason := wrong_name(route.destination_topic)))
+    yield from (reason for route in routes(settings.rules, ()) if (reason := name_error(route.destination_topic)))
     if settings.failover:
         yield f"{CONNECTION} and source.mode=failover: a candidate is known by the records of the destination topic"
     if settings.text("filter.on_error") == "park":
@@ -77,7 +77,7 @@ def wrong(settings: Settings) -> Iterator[str]:
 
 
 def _unreadable(connection: str) -> Iterator[str]:
-    """Without what is written there: it has a password in it."""
+    """Check the connection string. The message does not repeat it: it may have a password in it."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 

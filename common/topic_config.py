@@ -1,8 +1,8 @@
 """Which configurations of a topic its copy takes over.
 
-Those that are set on the source topic itself, and known to the destination's brokers: what is not set on a topic is its cluster's decision, on either side.
-Two things are different. `NOT_OVER` cannot go over, each with the reason. And the limit on a batch, `max.message.bytes`, goes over also when the
-source has it from its broker: without it, records that the source has taken would be refused.
+A copy takes over the configurations that are set on the source topic itself and known to the destination's brokers. What is not set on a topic is decided by
+its cluster, on either side. There are two exceptions. The configurations in `NOT_OVER` are not taken over, each for its reason. And the limit on a batch,
+`max.message.bytes`, is taken over even when the source topic has it from its broker: otherwise the destination would refuse records that the source accepted.
 """
 
 from __future__ import annotations

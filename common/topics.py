@@ -1,7 +1,7 @@
-"""Topics: what the source looks like, and making the intermediate and the destination topic fit it.
+"""Topics: describe the source topics, and create or extend the intermediate and the destination topics to match.
 
 The intermediate topic has exactly the source's partitions, because intermediate partition p holds source partition p and
-nothing else. The destination has at least as many. `prepare` is idempotent; every process of the service may call it.
+nothing else. The destination topic has at least as many. `prepare` is idempotent; every process of the service may call it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from common import mapping, tables, topic_config
 from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, patiently, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, ask_with_retries, translate
 from common.origin import identity_of
 from common.routes import SAME, Place, Route
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as its cluster describes it; `identity` tells a recreated one from the one before."""
+    """A topic as its cluster describes it. A recreated topic has another `identity`."""
 
     name: str
     topic_id: str
@@ -43,7 +43,7 @@ class Topic:
 
 
 def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:
-    """The topics by name, without those that do not exist; KafkaException when the cluster does not answer."""
+    """The existing topics by name; KafkaException when the cluster does not answer."""
     id_ = str(client.describe_cluster(request_timeout=timeout_s).result().cluster_id)
     found = {}
     futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s) if names else {}
@@ -60,18 +60,18 @@ def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQ
 
 
 def cluster_id(cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> str:
-    """The id that the cluster's brokers agree on."""
-    return once_reachable(cluster, client, timeout_s,
+    """The cluster id."""
+    return ask_cluster(cluster, client, timeout_s,
                           lambda: str(client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result().cluster_id))
 
 
 def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:
-    """The topics that exist; asked until the cluster answers, for at most about `timeout_s`: then ClusterUnreachable, or AccessRefused."""
-    return once_reachable(cluster, client, timeout_s, lambda: describe(client, names, min(timeout_s, REQUEST_TIMEOUT_S)))
+    """The existing topics by name; retries until the cluster answers, at most about `timeout_s`: then ClusterUnreachable or AccessRefused."""
+    return ask_cluster(cluster, client, timeout_s, lambda: describe(client, names, min(timeout_s, REQUEST_TIMEOUT_S)))
 
 
 def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Route, Topic]:
-    """Every route and its source topic as it is now; TopicMissing when there is none."""
+    """Every route and its source topic as it is now; TopicMissing when a topic does not exist."""
     routes = routes_now(settings, client, timeout_s)
     found = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
     for route in routes:
@@ -82,10 +82,10 @@ def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_
 
 
 def routes_now(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> list[Route]:
-    """The routes; the source is asked for its topics where a pattern has to fit them. One that may not be seen is none."""
+    """The routes. With patterns, the source is asked for its topics; topics that the principal may not describe are skipped."""
     names: Collection[str] = ()
     if any(rule.is_pattern for rule in settings.rules):
-        names = once_reachable(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+        names = ask_cluster(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
     return settings.routes(names)
 
 
@@ -95,14 +95,14 @@ def intermediates(copied: Mapping[Route, Topic]) -> list[Place]:
 
 
 def check_identity(copied: str, now: Topic) -> None:
-    """SourceRecreated when the topic is not the one that a frontier speaks of."""
+    """SourceRecreated when the topic is not the one that the frontier names."""
     if copied != now.identity:
         raise SourceRecreated(f"the source topic {now.name} is another one than the one that was copied (identity {copied}, now {now.identity}): it was "
                               "deleted and recreated, or the address leads to another cluster. To copy the new one, give it another destination.topic")
 
 
 def prepare(settings: Settings) -> dict[Route, Topic]:
-    """Create or extend what is missing, refuse what cannot hold an exact copy, and return the routes with their source topics."""
+    """Create or extend missing topics, refuse topics that do not allow an exact copy, and return the routes with their source topics."""
     timeout_s = settings.number("connect_timeout_s")
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     copied = sources(settings, source_admin, timeout_s)
@@ -125,7 +125,7 @@ def written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]:
 
 
 def parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str, Topic]:
-    """Where records are parked, each topic with a source that leads there; SettingsInvalid when such a name has another use."""
+    """The topics for parked records, each with one of its source topics; SettingsInvalid when such a topic has another use."""
     parked = {route.parked_topic: source for route, source in copied.items() if settings.text("filter.on_error") == "park"}
     for name in written_topics(settings, copied) & parked.keys():
         raise SettingsInvalid(f"records are to be parked on {name}, which is a destination or an intermediate topic: rename one")
@@ -133,7 +133,7 @@ def parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str
 
 
 def cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> Iterator[Cycle]:
-    """One for each route whose source is a topic to which this service writes."""
+    """An error for each route whose source topic this service writes."""
     written = {topic.identity for topic in existing.values()}
     for route, source in copied.items():
         own = existing.get(route.destination_topic)
@@ -146,7 +146,7 @@ def cycles(copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> Iter
 
 
 def partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[str, Topic]) -> int:
-    """How many partitions a destination topic is to have; TopicsUnfit when it has too few, or an intermediate topic too many."""
+    """The number of partitions that a destination topic needs; TopicsUnfit when it has too few, or an intermediate topic has too many."""
     destination, growing = existing.get(name), all(route.mapping == SAME for route in copied)
     for route, source in copied.items():
         intermediate = existing.get(route.intermediate_topic)
@@ -160,16 +160,16 @@ def partitions_of(name: str, copied: Mapping[Route, Topic], existing: Mapping[st
                               f"{'' if route.mapping == SAME else f', the mapping {route.mapping} needs {least}'}: "
                               "add partitions to it, or name another destination.topic")
     if destination is not None and not growing:
-        return destination.partitions  # partitions that are added move keys to other places: that is left to who owns the topic
+        return destination.partitions  # added partitions move keys to other partitions: the owner of the topic decides that
     return max(mapping.partitions_to_make(route.mapping, source.partitions) for route, source in copied.items())
 
 
 def _make_both(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
                existing: Mapping[str, Topic], wanted: int) -> None:
-    """The intermediate and the destination topic of a route, made or extended, and looked at. (Tables are stage two's to make.)"""
+    """Create or extend the intermediate and the destination topic of a route, and check them. (Stage two creates tables.)"""
     there = all_config(source_admin, settings.source, source.name)
     between = new_intermediate(settings, route, source, there)
-    if route.intermediate_topic not in existing:  # first: a topic that is there tells which configurations the brokers know
+    if route.intermediate_topic not in existing:  # first: an existing topic shows which configurations the brokers know
         make(destination_admin, settings.destination, None, between)
     if not tables.named(settings):
         known = all_config(destination_admin, settings.destination, route.intermediate_topic)
@@ -183,22 +183,22 @@ def _make_both(settings: Settings, source_admin: AdminClient, destination_admin:
 
 
 def new_intermediate(settings: Settings, route: Route, source: Topic, there: topic_config.Entries) -> NewTopic:
-    """The intermediate topic as reo makes it; `there` is the source topic's configuration."""
+    """The intermediate topic as reo creates it; `there` is the source topic's configuration."""
     return NewTopic(route.intermediate_topic, source.partitions, settings.number("topics.replication_factor"), config=topic_config.for_intermediate(there))
 
 
 def new_parked(settings: Settings, name: str, there: topic_config.Entries) -> NewTopic:
-    """A topic for parked records as reo makes it."""
+    """A topic for parked records as reo creates it."""
     return NewTopic(name, 1, settings.number("topics.replication_factor"), config=topic_config.for_parked(there))
 
 
 def new_copy(settings: Settings, route: Route, partitions: int, there: topic_config.Entries, known: topic_config.Entries) -> NewTopic:
-    """The destination topic as reo makes it; `known` is the configuration of any topic of that cluster."""
+    """The destination topic as reo creates it; `known` is the configuration of any topic of that cluster."""
     return NewTopic(route.destination_topic, partitions, settings.number("topics.replication_factor"), config=topic_config.for_copy(there, known))
 
 
 def check_none_gone(before: Iterable[Route], now: Container[Route]) -> None:
-    """TopicMissing when a source topic is no longer there; with a pattern nothing else would tell."""
+    """TopicMissing when a source topic no longer exists; with a pattern, nothing else reports it."""
     for route in before:
         if route not in now:
             raise TopicMissing(f"the source topic {route.source_topic} was deleted while it was copied: what had not been copied is lost. "
@@ -206,13 +206,13 @@ def check_none_gone(before: Iterable[Route], now: Container[Route]) -> None:
 
 
 def all_config(client: AdminClient, cluster: Cluster, name: str) -> dict[str, Any]:
-    """A topic's configuration, name → ConfigEntry. Asked again while a broker does not know a topic that was made or described just now."""
+    """A topic's configuration, name → ConfigEntry. Retries while a broker does not know a new topic yet."""
     resource = ConfigResource(ResourceType.TOPIC, name)
 
     def ask() -> dict[str, Any]:
         return client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()  # type: ignore[no-any-return]
     doing = f"reading the configuration of topic {name} of the {cluster.name} cluster"
-    return patiently(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))
+    return ask_with_retries(doing, REQUEST_TIMEOUT_S, ask, (ClusterUnreachable, TopicMissing))
 
 
 def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
@@ -221,12 +221,12 @@ def bytes_max(client: AdminClient, cluster: Cluster, name: str) -> int:
 
 
 def compacted(client: AdminClient, cluster: Cluster, name: str) -> bool:
-    """Whether the topic's cleanup can take records out of its middle."""
+    """Whether compaction can remove records from the middle of the topic."""
     return "compact" in str(all_config(client, cluster, name)["cleanup.policy"].value)
 
 
 def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: NewTopic, only_ask: bool = False) -> None:
-    """Create the topic, or add the partitions that it lacks. With `only_ask` nothing is changed: the brokers say whether they would."""
+    """Create the topic, or add missing partitions. With `only_ask` nothing changes: the brokers only validate the request."""
     how = {"request_timeout": REQUEST_TIMEOUT_S, "validate_only": only_ask}
     level = logging.DEBUG if only_ask else logging.INFO
     try:
@@ -245,11 +245,11 @@ def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: 
         if code not in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):  # another process was first
             raise translate(failed.args[0], doing) from None
         if existing is None and not only_ask and (made := look_up(cluster, client, [wanted.topic]).get(wanted.topic)):
-            make(client, cluster, made, wanted)  # it may not have known of a partition that was added to the source since
+            make(client, cluster, made, wanted)  # the other process may have created it before a partition was added to the source
 
 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
-    """TopicsUnfit for topics that cannot hold an exact copy; a warning for a destination that takes smaller records."""
+    """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a smaller limit on records."""
     between = all_config(client, settings.destination, route.intermediate_topic)
     copy = None if tables.named(settings) else all_config(client, settings.destination, route.destination_topic)
     for wrong in unfit(route, source_limit, between, copy):
@@ -261,7 +261,7 @@ def _check_existing(client: AdminClient, settings: Settings, route: Route, sourc
 
 
 def unfit(route: Route, source_limit: int, between: topic_config.Entries | None, copy: topic_config.Entries | None) -> Iterator[TopicsUnfit]:
-    """What forbids an exact copy in the configurations of the topics that are there; `source_limit` is the source's largest batch in bytes."""
+    """An error for each configuration of existing topics that prevents an exact copy; `source_limit` is the source's largest batch in bytes."""
     if between is not None and topic_config.limit(between) < source_limit:  # a producer would split refused batches without end, and copy nothing
         yield TopicsUnfit(f"the intermediate topic {route.intermediate_topic} takes batches of up to {topic_config.limit(between)} bytes, the source topic has "
                           f"up to {source_limit}: set its max.message.bytes to at least {source_limit + topic_config.WRAPPED_EXTRA_BYTES}, or run `reo topics`")

@@ -26,7 +26,7 @@ from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S
 from common.metrics import TORN
-from common.positions import visible
+from common.positions import read_visible
 from common.records import Consumed, headers_of, message_checksum
 from common.routes import Place
 from deduplicator.destination import Output
@@ -82,7 +82,7 @@ def check_destination(reader: Consumer, frontiers: Mapping[Place, Frontier], beg
     counted = dict.fromkeys(frontiers, 0)
     outputs = {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}
     surplus: dict[Place, Surplus] = {}
-    for message in visible(reader, start_offsets, REQUEST_TIMEOUT_S):
+    for message in read_visible(reader, start_offsets, REQUEST_TIMEOUT_S):
         beat()
         place, offset = Place(message.topic(), message.partition()), message.offset()
         if place in at_known:

@@ -8,7 +8,7 @@ from functools import partial
 from confluent_kafka import TopicPartition
 
 from common import tables, topics
-from common.kafka_clients import Lost, transactional_producer
+from common.kafka_clients import LossCounter, transactional_producer
 from common.routes import Route
 from common.settings import Settings
 from deduplicator.destination import Destination, KafkaDestination
@@ -40,9 +40,9 @@ def _producers(settings: Settings, number: int, routes: Collection[Route], consu
     batch_bytes_max = _batch_bytes_max(consumer_group, routes)
 
     def producer(letter: str) -> TransactionalProducer:
-        lost = Lost(f"librdkafka.deduplicator-{number}-{letter}")
+        lost = LossCounter(f"librdkafka.deduplicator-{number}-{letter}")
         make = partial(transactional_producer, settings, number, letter, batch_bytes_max, lost)
-        return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.by)
+        return TransactionalProducer(make, timeout_s, consumer_group.pulse, lost.count_losses)
     return ProducerPair(producer("a"), producer("b")), lambda more: _batch_bytes_max(consumer_group, more) >= batch_bytes_max
 
 

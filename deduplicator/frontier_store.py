@@ -98,7 +98,7 @@ class ConsumerGroup:
             try:
                 places = self.list_partitions(names)
                 try:
-                    return positions.committed(self.reader, places)
+                    return positions.read_commits(self.reader, places)
                 except (ClusterUnreachable, HangingTransaction):
                     self.group.commits(places)  # a consumer cannot tell undecided offsets from a cluster that does not answer: both time out
                     undecided_since = None

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import candidates, epochs, filters, machine, mapping, positions, tables, topics
+from common import epochs, filters, machine, mapping, positions, source_candidates, tables, topics
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import admin
@@ -88,7 +88,7 @@ class PartitionStarter:
         commits, to_commit_again = self.frontier_store.load_frontiers(partitions)
         destinations = self.frontier_store.describe_destinations([self.routes[topic] for topic in {place.topic for place in partitions}])
         if destinations is None:
-            topics.prepare(candidates.answering(self.settings))
+            topics.prepare(source_candidates.select_answering(self.settings))
             return self.start_partitions(partitions)
         usable = {place: commits[place] for place in partitions
                 if place in commits and commits[place].frontier.destination_topic_id == destinations[place.topic].topic_id}
@@ -126,7 +126,7 @@ class PartitionStarter:
         if not missing:
             return
         ends = self.frontier_store.get_end_offsets({output for place in missing for output in self._list_outputs(place, destinations)})
-        settings = candidates.answering(self.settings)
+        settings = source_candidates.select_answering(self.settings)
         source_admin = admin(settings.source, settings)
         sources = topics.sources(settings, source_admin, self.settings.number("connect_timeout_s"))
         check_start_offsets(self.settings, source_admin, sources, commits)
@@ -147,7 +147,7 @@ class PartitionStarter:
             first_output = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             same_destination = [commit.frontier for other, commit in commits.items()
                     if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
-            identity = candidates.copied_identity(self.settings, sources[route], same_destination)
+            identity = source_candidates.find_copied_identity(self.settings, sources[route], same_destination)
             frontier = Frontier(RuleState(offset - 1, 0, None), identity, source_partitions, destinations[place.topic].topic_id, first_output.known_offset,
                                 first_output.sent)
             log.info("%(place)s: first frontier, the copy begins at source offset %(offset)d", {"place": route.source(place.partition), "offset": offset})
@@ -235,7 +235,7 @@ def find_first_source_offset(settings: Settings, source_admin: AdminClient, plac
         return start.offsets[place.partition]
     end = positions.ends(source_admin, [place])[place]  # requested first: a record that is written between the two requests is not left out
     if start.kind == "timestamp":
-        offset = positions.listed(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
+        offset = positions.list_offsets(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
         return offset if offset >= 0 else end  # no record has so late a timestamp yet
     return end
 

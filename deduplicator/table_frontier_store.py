@@ -32,7 +32,7 @@ from common.positions import Committed
 from common.postgresql import PAUSE_S, Session
 from common.routes import Place, Route
 from common.settings import Settings
-from common.tables import wrong_name
+from common.tables import name_error
 from deduplicator.destination import Output
 from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers
 from deduplicator.rows import COLUMNS, PRIMARY_KEY
@@ -225,8 +225,8 @@ class TableFrontierStore:
         """Create the missing tables; delete frontiers of a missing table, since they belong to a deleted one."""
         names = [(route, postgresql.table(self.settings, route.destination_topic)) for route in routes]
         for route, _ in names:
-            if wrong_name(route.destination_topic):
-                raise TopicsUnfit(wrong_name(route.destination_topic))
+            if name_error(route.destination_topic):
+                raise TopicsUnfit(name_error(route.destination_topic))
         if not all(postgresql.is_there(session, name) for name in (self.frontiers, *(name for _, name in names))):
             with session.transaction():
                 session.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])

@@ -14,7 +14,7 @@ from common import origin as origins
 from common.errors import RecordRefused
 from common.frontier import LastRecord
 from common.origin import Origin
-from common.positions import foreign, origin_of, read_up_to_of
+from common.positions import foreign_record_error, parse_origin, parse_read_up_to
 from common.read_up_to import ReadUpTo
 from common.records import Consumed, Headers, all_headers, checksum
 from common.routes import Place
@@ -74,11 +74,11 @@ class Batch:
         messages, headers = self.messages, self.headers
         self.messages, self.headers, self.origins = [], [], []
         for message, record_headers in zip(messages, headers, strict=True):
-            read_up_to = read_up_to_of(message)
+            read_up_to = parse_read_up_to(message)
             if read_up_to is not None:
                 self.read_up_to_messages.append(ReadUpToMessage(len(self.messages), message.offset(), read_up_to))
                 continue
-            self.origins.append(origin_of(message))
+            self.origins.append(parse_origin(message))
             self.messages.append(message)
             self.headers.append(record_headers)
 
@@ -113,7 +113,7 @@ def split_by_partition(messages: Sequence[Consumed]) -> dict[Place, Batch]:
     try:
         headers_of_messages = all_headers(messages)
     except RecordRefused as unreadable:
-        raise foreign(str(unreadable)) from None
+        raise foreign_record_error(str(unreadable)) from None
     for message, headers in zip(messages, headers_of_messages, strict=True):
         if message.partition() != partition or message.topic() != topic:  # the client returns fetched messages partition by partition
             topic, partition = message.topic(), message.partition()

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import candidates, machine, permissions, points, positions, topics
+from common import machine, permissions, points, positions, source_candidates, topics
 from common.kafka_clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -146,7 +146,7 @@ class Worker:
 
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
-    routes = {route.intermediate_topic: route for route in topics.prepare(candidates.answering(settings))}
+    routes = {route.intermediate_topic: route for route in topics.prepare(source_candidates.select_answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)
@@ -162,7 +162,7 @@ def build(settings: Settings, number: int) -> Worker:
     if routes:
         intermediate.subscribe(routes)
     reader_of_ends = reader(settings.destination, settings)  # each thread has clients of its own
-    ends = Probe[dict[Place, int]](lambda: positions.ends_by(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
+    ends = Probe[dict[Place, int]](lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
                                    HOUSEKEEPING_S + ANSWER_TIMEOUT_S)
     ends.start("ends", HOUSEKEEPING_S)
     return Worker(settings, routes, pulse, destination, starter, partitions, intermediate, loop, TopicDiscovery(settings, routes.values()),
@@ -172,12 +172,12 @@ def build(settings: Settings, number: int) -> Worker:
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open transaction."""
     points.at("two: started")
-    with permissions.named(settings, "run deduplicator"):
+    with permissions.explain_refusals(settings, "run deduplicator"):
         _run_worker(settings, number, stopping)
 
 
 def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
-    permissions.check(settings, "run deduplicator")
+    permissions.check_permissions(settings, "run deduplicator")
     worker = build(settings, number)
     due = 0.0
     try:

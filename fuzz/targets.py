@@ -88,11 +88,11 @@ def records(data: bytes) -> None:
 
 def _assert_whole(work: Work, consumed: list[Message]) -> None:
     """What was decided in two batches is what the rule says of all records at once, and each accepted record is as it was."""
-    expected = decide(BEFORE.rule, [positions.origin_of(message) for message in consumed])
+    expected = decide(BEFORE.rule, [positions.parse_origin(message) for message in consumed])
     accepted = [consumed[position] for position in expected.accepted]
     assert (work.rule, work.duplicates, work.stale, work.holes) == (expected.state, expected.duplicates, expected.stale, expected.holes)
     assert (work.consumed, work.next_offset) == (len(consumed), consumed[-1].offset() + 1)
-    assert work.source_offsets == [positions.origin_of(message).source_offset for message in accepted]
+    assert work.source_offsets == [positions.parse_origin(message).source_offset for message in accepted]
     assert work.source_offsets == sorted(set(work.source_offsets))
     assert work.rule.frontier == (work.source_offsets[-1] if work.source_offsets else BEFORE.rule.frontier) >= BEFORE.rule.frontier
     assert work.consumed == len(work.records) + work.duplicates + work.stale + work.holes, "every record is accepted or counted"
@@ -101,7 +101,7 @@ def _assert_whole(work: Work, consumed: list[Message]) -> None:
 
 
 def metadata(data: bytes) -> None:
-    """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError, and `positions.committed` makes it a FrontierUnreadable.
+    """`frontier.decode` accepts exactly the frontiers of this version; all else is a ValueError, and `positions.read_commits` makes it a FrontierUnreadable.
     A frontier that was read is written as it was, so far as the fields go, and reads the same again.
     """
     text = data.decode(errors="surrogateescape")
@@ -202,7 +202,7 @@ def _assert_found_at_leisure(batch: list[Message]) -> None:
     refused = 0
     for message in batch:
         try:
-            positions.origin_of(message)
+            positions.parse_origin(message)
         except ForeignRecord:
             refused += 1
     assert refused, "split_by_partition and origin_of do not agree"
@@ -221,7 +221,7 @@ def _assert_unreadable(text: str) -> None:
             return [answer]
 
     try:
-        positions.committed(cast(Consumer, Group()), [Place("orders-proxy", 0)])
+        positions.read_commits(cast(Consumer, Group()), [Place("orders-proxy", 0)])
     except FrontierUnreadable:
         return
     raise AssertionError(f"a commit that is no frontier is taken for one: {text!r}")

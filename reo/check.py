@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from common import candidates, permissions, tables
+from common import permissions, source_candidates, tables
 from common.errors import AccessRefused, ClusterUnreachable, ReoError
 from common.permissions import STAGES
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 from deduplicator import compiled
 from reo.checks import clusters, findings, frontier, topic_settings, topics
 from reo.checks.clusters import ClusterDescription
@@ -46,7 +46,7 @@ class Check:
         database = self._connect_database() if tables.named(self.settings) else None
         if destination is None or not any(sources):
             return
-        settings = candidates.answering(self.settings)
+        settings = source_candidates.select_answering(self.settings)
         for cluster in (settings.source, settings.destination):
             self._add_findings(f"{cluster.name} brokers", lambda cluster=cluster: clusters.check_api_versions(settings, cluster))  # type: ignore[misc]
         self._check_permissions(settings)
@@ -100,7 +100,7 @@ class Check:
 
     def _check_permissions(self, settings: Settings) -> None:
         try:
-            permissions.check(settings, *STAGES)
+            permissions.check_permissions(settings, *STAGES)
             self.findings.append(ok("permissions", "all permissions that both stages need are granted (transactional ids cannot be checked)"))
         except ReoError as error:
             self.findings.append(failed("permissions", error))

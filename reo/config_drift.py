@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 import orjson
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import candidates, mapping, permissions, tables, topic_config, topics
+from common import mapping, permissions, source_candidates, tables, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, patiently
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.settings import Settings
 from common.topic_config import LIMIT, Entries
 
@@ -45,7 +45,7 @@ class ConfigDrift:
     """The differences of the topics of all routes, at the time of its creation."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings = candidates.answering(settings)
+        self.settings = settings = source_candidates.select_answering(settings)
         timeout_s = settings.number("connect_timeout_s")
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         sources = topics.sources(settings, source_admin, timeout_s)
@@ -88,7 +88,7 @@ class ConfigDrift:
         def alter() -> None:
             self.destination_admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
         try:
-            patiently(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, alter)
+            ask_with_retries(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, alter)
         except ReoError as error:
             raise type(error)(f"{error}; requested: {', '.join(f'{what}={value}' for what, value in changes.items())}") from None
 
@@ -123,7 +123,7 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when there are differences; with `--apply` only when none is left."""
     try:
         tables.refuse(settings, "reo topics", "there is no destination topic")
-        permissions.check(settings, "topics --apply" if apply else "topics")
+        permissions.check_permissions(settings, "topics --apply" if apply else "topics")
         drift = ConfigDrift(settings)
         changes = [row for row in drift.differences if row.then is not None]
         if apply and changes:

@@ -31,7 +31,7 @@ class Drain:
             return False
         self.next_check_s = machine.monotonic() + INTERVAL_S
         try:
-            commits = positions.committed(self.reader, self.ends, INTERVAL_S)
+            commits = positions.read_commits(self.reader, self.ends, INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):
             return False
         return all(place in commits and commits[place].intermediate_offset >= end for place, end in self.ends.items())

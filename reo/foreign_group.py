@@ -9,10 +9,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
-from common.group import listed_offsets
-from common.kafka_clients import REQUEST_TIMEOUT_S, patiently
+from common.group import list_group_offsets
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.routes import Place
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ class ForeignGroup:
         request = ConsumerGroupTopicPartitions(self.name, [TopicPartition(*place) for place in places])
 
         def fetch() -> dict[Place, int]:
-            answers = listed_offsets(self.client, request, decided=True)
+            answers = list_group_offsets(self.client, request, decided=True)
             for answer in answers:
                 if answer.error is not None:
                     raise KafkaException(answer.error)
@@ -54,7 +54,7 @@ class ForeignGroup:
     def _retry(self, action: str, request: Callable[[], Result]) -> Result:
         offsets = f"the offsets of group {self.name} at the {self.cluster.name} cluster"
         try:
-            return patiently(f"{action} {offsets}", REQUEST_TIMEOUT_S, request, (ClusterUnreachable, HangingTransaction))
+            return ask_with_retries(f"{action} {offsets}", REQUEST_TIMEOUT_S, request, (ClusterUnreachable, HangingTransaction))
         except HangingTransaction:
             raise HangingTransaction(f"{offsets} are pending: a transaction of its consumers that sent them is neither committed nor aborted. Translate again "
                                      "when it is; `kafka-transactions.sh find-hanging` finds one that hangs") from None

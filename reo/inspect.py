@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer
 
-from common import candidates, permissions, positions, topics
+from common import permissions, positions, source_candidates, topics
 from common.errors import ForeignRecord, ReoError, TopicMissing
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.read_up_to import ReadUpTo
@@ -49,7 +49,7 @@ def read_rows(settings: Settings, partition: int | None, begin: int | None, coun
 
 
 def _read_partition(consumer: Consumer, place: Place, first: int, count: int) -> Iterator[dict[str, Any]]:
-    with closing(positions.visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as records:
+    with closing(positions.read_visible(consumer, {place: first}, REQUEST_TIMEOUT_S)) as records:
         yield from map(_describe_record, islice(records, count))
 
 
@@ -58,7 +58,7 @@ def _describe_record(message: Consumed) -> dict[str, Any]:
     row: dict[str, Any] = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "written_ms": message.timestamp()[1],
                            "key": None if key is None else key.decode(errors="replace"), "value_bytes": None if value is None else len(value)}
     try:
-        header = positions.read_up_to_of(message) or positions.origin_of(message)
+        header = positions.parse_read_up_to(message) or positions.parse_origin(message)
     except ForeignRecord as foreign:
         return row | {"foreign": str(foreign)}
     return row | ({"read_up_to" if isinstance(header, ReadUpTo) else "origin": {name: getattr(header, name) for name in header.__struct_fields__}})
@@ -89,8 +89,8 @@ def _shorten(key: str | None) -> str:
 def command(settings: Settings, as_json: bool, partition: int | None, begin: int | None, count: int) -> int:
     """The sub-command: exit code 0."""
     try:
-        settings = candidates.answering(settings)
-        permissions.check(settings, "inspect")
+        settings = source_candidates.select_answering(settings)
+        permissions.check_permissions(settings, "inspect")
         rows = list(read_rows(settings, partition, begin, count))
     except ReoError as error:
         print(f"reo inspect: {error}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from common import candidates, permissions
+from common import permissions, source_candidates
 from common.errors import LagsBehind, ReoError
 from common.settings import Settings
 from reo.output import align_columns
@@ -67,8 +67,8 @@ def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -
 def command(settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None) -> int:
     """The sub-command: exit code 0, or 36 when the lag exceeds a limit."""
     try:
-        settings = candidates.answering(settings)
-        permissions.check(settings, "lag")
+        settings = source_candidates.select_answering(settings)
+        permissions.check_permissions(settings, "lag")
         partitions = Inspector(settings).take_snapshot().partitions
         print((as_json if json_output else as_text)(partitions))
         check_limits(total_lags(partitions)[2], max_records, max_seconds)

@@ -24,7 +24,7 @@ from itertools import islice, zip_longest
 
 from confluent_kafka import Consumer
 
-from common import candidates, permissions, positions, tables, topics
+from common import permissions, positions, source_candidates, tables, topics
 from common.errors import ClusterUnreachable, CopyDiffers, FrontierLost, HangingTransaction, OffsetUntranslatable, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.group import Group
@@ -90,7 +90,7 @@ class Translation:
         routes = {route.intermediate_topic: route for route in self.sources}
         places = topics.intermediates(self.sources)
         try:
-            commits = positions.committed(self.destination_reader, places)
+            commits = positions.read_commits(self.destination_reader, places)
         except (ClusterUnreachable, HangingTransaction):
             Group(self.settings, self.destination_admin).commits(places)  # its error tells, unlike a consumer's, that offsets are pending
             raise
@@ -111,7 +111,7 @@ class Translation:
                                        "read next is not there (any more). Reset the group at the source (kafka-consumer-groups.sh --reset-offsets), then "
                                        "translate again")
         copied = frontier.rule.frontier + 1
-        if positions.first_visible(self.source_reader, row.source, copied, offset) is not None:
+        if positions.find_first_visible(self.source_reader, row.source, copied, offset) is not None:
             raise OffsetUntranslatable(f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group has read records that are not copied "
                                        "yet. Let the service catch up, then translate again")
         unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
@@ -158,7 +158,7 @@ class Translation:
     @staticmethod
     def _read_records(client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
-        with closing(positions.visible(client, {place: begin})) as records:
+        with closing(positions.read_visible(client, {place: begin})) as records:
             for message in records:
                 if end is not None and message.offset() >= end:
                     return
@@ -169,8 +169,8 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
         tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
-        settings = candidates.answering(settings)
-        permissions.check(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
+        settings = source_candidates.select_answering(settings)
+        permissions.check_permissions(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
         translation = Translation(settings, group)
         translation.translate()
         refusals: list[ReoError] = [row.refusal for row in translation.rows if row.refusal]

@@ -74,12 +74,12 @@ class PairComparer:
         source_begin, destination_begin = result.source_next, result.destination_next
 
         def read_source() -> comparison.Batches:
-            return positions.batches(source, {pair.source: source_begin}, SILENCE_S)
+            return positions.read_batches(source, {pair.source: source_begin}, SILENCE_S)
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
                 return in_batches(self.read_rows(pair.destination, destination_begin))
-            return positions.batches(destination, {pair.destination: destination_begin}, SILENCE_S)
+            return positions.read_batches(destination, {pair.destination: destination_begin}, SILENCE_S)
 
         with closing(read_source()) as left, closing(read_destination()) as right:
             comparison.compare_in_step(left, right, result, self.zero_timestamp_ms, progress, same_offsets=self.read_rows is not None)
@@ -116,7 +116,7 @@ class PairComparer:
 
 
 def in_batches(rows: Generator[Consumed]) -> comparison.Batches:
-    """The rows in lists, as `positions.batches` yields records."""
+    """The rows in lists, as `positions.read_batches` yields records."""
     with closing(rows):
         while batch := list(islice(rows, BATCH_RECORDS)):
             yield batch

@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import candidates, epochs, machine, permissions, positions, tables, topics
+from common import epochs, machine, permissions, positions, source_candidates, tables, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, LastRecord, RuleState
@@ -112,7 +112,7 @@ class Recovery:
         stable = positions.ends(self.destination_admin, places, committed_only=True)
         for place in places:
             if stable[place] < ends[place]:
-                raise HangingTransaction(f"a transaction on {place} is open from offset {stable[place]} on. {self.group.to_abort(place)}")
+                raise HangingTransaction(f"a transaction on {place} is open from offset {stable[place]} on. {self.group.describe_abort(place)}")
         return {place.partition: end for place, end in ends.items()}
 
     def _alignment_input(self, partition: int, source_partitions: int) -> AlignmentInput:
@@ -122,8 +122,8 @@ class Recovery:
         destination_begin = positions.beginnings(self.destination_admin, [destination])
         return AlignmentInput(
             str(destination),
-            lambda: positions.visible(self.source_reader, source_begin),
-            lambda: positions.visible(self.destination_reader, destination_begin),
+            lambda: positions.read_visible(self.source_reader, source_begin),
+            lambda: positions.read_visible(self.destination_reader, destination_begin),
             source_begin[source] == 0, destination_begin[destination] == 0, self.settings.start.from_beginning(partition, added=partition >= source_partitions),
             tables.zero_timestamp_ms(self.settings) or 0)
 
@@ -150,14 +150,14 @@ class Recovery:
         if row.last_copied is None:
             return None
         place, offset = self.route.source(row.partition), row.last_copied.source_offset
-        record = positions.firsts(self.source_reader, {place: offset}).get(place)
+        record = positions.read_first_records(self.source_reader, {place: offset}).get(place)
         if record is None or record.offset() != offset:
             return None
         return LastRecord(record.offset(), message_checksum(record))
 
     def _find_identity(self) -> str:
         of_this_topic = (row.frontier for row in self.partitions if row.frontier and row.frontier.destination_topic_id == self.destination.topic_id)
-        return candidates.copied_identity(self.settings, self.source, of_this_topic)
+        return source_candidates.find_copied_identity(self.settings, self.source, of_this_topic)
 
     def _is_of_this_copy(self, frontier: Frontier) -> bool:
         return (frontier.source_identity, frontier.destination_topic_id) == (self.identity, self.destination.topic_id)
@@ -184,8 +184,8 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
     try:
         tables.refuse(settings, "reo recover", "the frontiers are in the database, and the group's commits are copies of them: "
                       "when these were lost or reset, stop the service, delete the group, and start again")
-        settings = candidates.answering(settings)
-        permissions.check(settings, "recover --apply" if apply else "recover")
+        settings = source_candidates.select_answering(settings)
+        permissions.check_permissions(settings, "recover --apply" if apply else "recover")
         sources, not_comparable = select_comparable(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:

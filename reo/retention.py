@@ -22,7 +22,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import positions
-from common.positions import FROM_BEGINNING, visible
+from common.positions import FROM_BEGINNING, read_visible
 from common.records import content
 from common.routes import Place
 
@@ -42,7 +42,7 @@ class PartitionReader:
 
     def read_head(self) -> tuple[int, list[Content]]:
         """The offset of the first visible record, and the contents of the first HEAD_RECORDS records; empty when there are none."""
-        with closing(visible(self.reader, {self.place: FROM_BEGINNING}, SILENCE_S)) as records:
+        with closing(read_visible(self.reader, {self.place: FROM_BEGINNING}, SILENCE_S)) as records:
             head = list(islice(records, HEAD_RECORDS))
         return head[0].offset() if head else FROM_BEGINNING, [content(message, self.zero_timestamp_ms) for message in head]
 
@@ -53,7 +53,7 @@ class PartitionReader:
         """
         matches: list[tuple[int, int]] = []  # length so far and first offset of each open match; the first one is the longest
         longest, first_offset = 0, None
-        with closing(visible(self.reader, {self.place: self._offset_not_after(sequence[0])}, SILENCE_S)) as records:
+        with closing(read_visible(self.reader, {self.place: self._offset_not_after(sequence[0])}, SILENCE_S)) as records:
             for message in records:
                 record = content(message, self.zero_timestamp_ms)
                 matches = [(length + 1, offset) for length, offset in matches if sequence[length] == record]
@@ -74,7 +74,7 @@ class PartitionReader:
         *_, timestamp_ms = record
         if not isinstance(timestamp_ms, int) or timestamp_ms <= 1:  # 0 may be 1 in the copy, and a negative one has a special meaning
             return FROM_BEGINNING
-        return positions.listed(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
+        return positions.list_offsets(self.client, [self.place], OffsetSpec.for_timestamp(timestamp_ms))[self.place]
 
 
 def find_common_start(source: PartitionReader, destination: PartitionReader, source_head_deleted: bool, copy_head_missing: bool) -> tuple[int, int] | None:

@@ -127,7 +127,7 @@ class Inspector:
                                    {place: end - 1 for place, end in intermediate_ends.items() if end > intermediate_begins[place]})
         waiting = self._read_firsts(self.clients.frontier_reader, {place: max(commits[place][0], intermediate_begins[place]) for place in intermediates
                                                                    if place in commits and commits[place][0] < intermediate_ends[place]})
-        origins = {place: positions.read_up_to_of(message) or positions.origin_of(message) for place, message in newest.items() if message}
+        origins = {place: positions.parse_read_up_to(message) or positions.parse_origin(message) for place, message in newest.items() if message}
         copied, written = {}, {}  # the next offset of stage two and of stage one, by source partition
         for source, place in pairs:
             copied[source] = (commits[place][1].rule.frontier + 1 if place in commits
@@ -160,7 +160,7 @@ class Inspector:
 
     @staticmethod
     def _read_firsts(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-        records = positions.firsts(reader, begins)
+        records = positions.read_first_records(reader, begins)
         silent = sorted(begins.keys() - records.keys())
         if silent:
             raise ClusterUnreachable(f"{', '.join(map(str, silent))}: no record and no end of the partition came for {positions.POLL_S:.0f} s. Check that the "

@@ -13,7 +13,7 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from common import candidates, permissions, tables, topics
+from common import permissions, source_candidates, tables, topics
 from common.children import die_with_parent
 from common.errors import StageFailed
 from common.process import Stopping
@@ -62,8 +62,8 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
-    settings = candidates.answering(settings)
-    permissions.check(settings, *(permissions.OF_STAGE[stage] for stage in stages))
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, *(permissions.OF_STAGE[stage] for stage in stages))
     if "deduplicator" in stages and tables.named(settings):
         from common import postgresql
 

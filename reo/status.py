@@ -3,7 +3,7 @@
 Two snapshots (`reo.snapshot`) a second apart give the rates; with `--watch` each new snapshot is compared with the one
 before. The clusters show only the service's consumer group. Stage one is not a member of it: what it writes shows that it
 runs, and nothing shows that it does not. The clusters do not know the error that ended a process; they tell whether a start
-would continue (`replicator.choice`). What is not known is printed as unknown.
+would continue (`replicator.source_selection`). What is not known is printed as unknown.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import candidates, epochs, machine, permissions
+from common import epochs, machine, permissions, source_candidates
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
 from reo import lag, output
 from reo.output import align_columns
 from reo.snapshot import Inspector, Lag, Snapshot
-from replicator import choice
+from replicator import source_selection
 
 SNAPSHOT_INTERVAL_S = 1.0
 UNKNOWN = "unknown from outside"
@@ -90,7 +90,7 @@ class Watcher:
     """Takes one snapshot after the other."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = candidates.answering(settings)
+        self.settings = source_candidates.select_answering(settings)
         self.failover = settings.failover
         self.inspector = Inspector(self.settings)
         self.before = self.inspector.take_snapshot()
@@ -105,7 +105,7 @@ class Watcher:
         """The error with which a start would stop. With several candidates there is none: a start would try the next candidate."""
         try:
             if now.frontiers and not self.failover:
-                choice.only(self.settings, now.sources, now.frontiers)
+                source_selection.inspect_single_source(self.settings, now.sources, now.frontiers)
         except ReoError as error:
             return error
         return None
@@ -160,7 +160,7 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
     """The sub-command: exit code 0 when the clusters could be read, whatever the state is. `--watch` continues until it is interrupted."""
     console = Console()
     try:
-        permissions.check(settings, "status")
+        permissions.check_permissions(settings, "status")
         watcher = Watcher(settings)
         repeat = watch and (console.is_terminal or as_json)
         with Live(Text(""), console=console, auto_refresh=False) if repeat and not as_json else nullcontext() as screen:

@@ -19,7 +19,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import candidates, machine, permissions, positions, tables, topics
+from common import machine, permissions, positions, source_candidates, tables, topics
 from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
 from common.kafka_clients import admin
 from common.routes import Place, Route
@@ -39,7 +39,7 @@ class Verification:
     """What is to be compared; TopicMissing and similar errors when it cannot be."""
 
     def __init__(self, settings: Settings, resume_file: ResumeFile) -> None:
-        self.settings = settings = candidates.answering(settings)
+        self.settings = settings = source_candidates.select_answering(settings)
         self.resume_file = resume_file
         timeout_s = settings.number("connect_timeout_s")
         source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
@@ -114,7 +114,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         if resume:
             tables.refuse(settings, "reo verify --resume", "a table is read from its beginning")
         resume_file.read()
-        permissions.check(candidates.answering(settings), "verify")
+        permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         verification = Verification(settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -2,18 +2,22 @@
 
 In the order in which a record passes:
 
-    source.py        reading the source from given offsets
-    wrap.py          key, value and headers untouched, one header more
-    intermediate.py  writing to the partition of the same number
-    run.py           a run: these three as one query, and the table of a run's life
-    plan.py          where the next run begins
-    choice.py        which cluster it copies from, and whether it may
-    history.py       whether it still has the last records that were copied
-    invisible.py     writing down how far the source has nothing to copy
-    same.py          whether that cluster's records are those that were copied
-    health.py        the other candidates while a run lives
-    watch.py         live positions while a run lives, and the reasons to end it
-    session.py       the JVM; archive.py its classes, mapped instead of read; jvm.py its options
-    masters.py       where the tasks run; executor.py an executor in a pod
-    stage.py         the process: plan, run, watch, again
+    source.py              read the source from given offsets
+    sql_filter.py          drop the records that `filter.sql` does not select
+    wrap.py                keep key, value and headers as they are, add one header
+    intermediate.py        write to the partition with the same number
+
+What runs these as one query:
+
+    run.py                 a run, and the table of its states
+    plan.py                where the next run begins
+    source_selection.py    which cluster the next run copies from, and whether it may
+    history.py             whether that cluster still has the last records that were copied
+    tail_comparison.py     whether its records are the copy's records
+    health.py              the other source candidates while a run lives
+    watch.py               positions while a run lives, and the reasons to end it
+    read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
+    session.py             the JVM; archive.py its class archive; jvm.py its options; memory.py its heap
+    spark_master.py        where the tasks run; executor.py an executor in a pod
+    stage.py               the process: plan, run, watch, repeat
 """

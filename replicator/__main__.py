@@ -1,6 +1,6 @@
-"""`python -m replicator`: the process of stage one, with the settings of the environment.
+"""`python -m replicator`: the process of stage one, with the settings from the environment.
 
-What it has to know when it is started again it keeps beside the metrics of the service, in a folder that ends with it (`reo.supervisor`).
+It keeps the state that a restarted process needs beside the service's metrics, in a folder that is deleted when the service ends (`reo.supervisor`).
 """
 
 import os
@@ -11,5 +11,5 @@ from common import process
 from replicator import stage
 
 METRICS = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-MEMORY = Path(METRICS).parent / "source" if METRICS else None
-sys.exit(process.run("replicator", lambda settings, stopping: stage.work(settings, stopping, memory=MEMORY)))
+STATE_FILE = Path(METRICS).parent / "source" if METRICS else None
+sys.exit(process.run("replicator", lambda settings, stopping: stage.run_stage(settings, stopping, state_file=STATE_FILE)))

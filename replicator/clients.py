@@ -1,4 +1,4 @@
-"""The clients with which stage one looks at both clusters; records go through Spark's own."""
+"""The clients with which stage one queries both clusters; Spark's own clients carry the records."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from confluent_kafka.admin import AdminClient
 
 from common.kafka_clients import admin, reader
 from common.settings import Settings
-from replicator.invisible import Notes
+from replicator.read_up_to_writer import ReadUpToWriter
 
-A_LOOK = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
-"""A reader here looks at one record of each partition, often in the midst of millions: what it fetches further is thrown away, and cost 200 MB."""
+SINGLE_RECORD_FETCH = {"fetch.message.max.bytes": 65_536, "queued.max.messages.kbytes": 1024}
+"""A reader here reads one record of each partition, often in the middle of millions. What it fetches beyond that is discarded, and cost 200 MB."""
 
 
 class Clients:
-    """One of each kind and side; a reader holds one assignment at a time, so what reads different topics has its own."""
+    """One client of each kind and side. A consumer has one assignment at a time, so each set of topics has a reader of its own."""
 
     def __init__(self, settings: Settings) -> None:
         self.destination_admin: AdminClient = admin(settings.destination, settings)
-        self.frontier_reader: Consumer = reader(settings.destination, settings, **A_LOOK)
-        self.notes = Notes(settings)
+        self.frontier_reader: Consumer = reader(settings.destination, settings, **SINGLE_RECORD_FETCH)
+        self.read_up_to_writer = ReadUpToWriter(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer
         self.source = ""
-        self.turn_to(settings)
+        self.use_source(settings)
 
-    def turn_to(self, settings: Settings) -> None:
-        """Ask this source from now on."""
+    def use_source(self, settings: Settings) -> None:
+        """Query this source from now on."""
         if self.source != settings.source.bootstrap_servers:
             self.source = settings.source.bootstrap_servers
-            self.source_admin, self.source_reader = admin(settings.source, settings), reader(settings.source, settings, **A_LOOK)
+            self.source_admin, self.source_reader = admin(settings.source, settings), reader(settings.source, settings, **SINGLE_RECORD_FETCH)

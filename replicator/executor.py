@@ -1,8 +1,8 @@
 """`reo executor`: an executor of stage one, as Spark's scheduler on Kubernetes starts it in a pod of reo's image (`replicator.master=k8s://…`).
 
-Spark gives the container the one argument `executor` and everything else in the environment (BasicExecutorFeatureStep); what Spark's own image makes of it
-(entrypoint.sh) is made of it here: the command line of a JVM with KubernetesExecutorBackend, which takes this process's place. The class path is the one that
-the archive of classes was made for, so an executor starts as quickly as the driver.
+Spark gives the container one argument, `executor`, and everything else in the environment (BasicExecutorFeatureStep). Like entrypoint.sh in Spark's own image,
+this module builds the command line of a JVM with KubernetesExecutorBackend from it, and replaces this process with that JVM. The class path is the one for
+which the class archive was created, so an executor starts as fast as the driver.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ ARGUMENTS = {
 MEMORY = "SPARK_EXECUTOR_MEMORY"
 JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 CLASS_PATH = "SPARK_CLASSPATH"
-"""spark.executor.extraClassPath, which stands before Spark's own."""
+"""spark.executor.extraClassPath; it comes before Spark's own class path."""
 
 
-def command(environment: Mapping[str, str]) -> list[str]:
-    """The JVM's command line, without its log's option; SettingsInvalid when this is no environment of Spark's."""
+def build_command(environment: Mapping[str, str]) -> list[str]:
+    """The JVM's command line, without its log option; SettingsInvalid when Spark has not set this environment."""
     missing = [name for name in (*ARGUMENTS.values(), MEMORY) if not environment.get(name)]
     if missing:
-        raise SettingsInvalid(f"`reo executor` is started by Spark in its pods on Kubernetes (replicator.master=k8s://…), never by hand: "
+        raise SettingsInvalid(f"Spark starts `reo executor` in its pods on Kubernetes (replicator.master=k8s://…); do not start it by hand: "
                               f"{', '.join(missing)} missing in the environment")
-    numbered = sorted((int(found[1]), text) for name, text in environment.items() if (found := JAVA_OPTION.fullmatch(name)))
+    java_options = sorted((int(match[1]), text) for name, text in environment.items() if (match := JAVA_OPTION.fullmatch(name)))
     class_path = ":".join(filter(None, (environment.get(CLASS_PATH), archive.class_path())))
     arguments = [word for option, name in ARGUMENTS.items() for word in (option, environment[name])]
-    return ["java", *archive.options(), *(text for _, text in numbered), f"-Xms{environment[MEMORY]}", f"-Xmx{environment[MEMORY]}", "-cp", class_path,
+    return ["java", *archive.options(), *(text for _, text in java_options), f"-Xms{environment[MEMORY]}", f"-Xmx{environment[MEMORY]}", "-cp", class_path,
             MAIN, *arguments]
 
 
 def run() -> int:
-    """Become the executor; returns only when it cannot be one."""
+    """Replace this process with the executor; returns only when that fails."""
     try:
-        java, *words = command(os.environ)
-    except ReoError as wrong:
-        logs.without_settings("reo", wrong, wrong.exit_code)
-        return wrong.exit_code
-    log_option = jvm.log_option(Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm.EXECUTOR)
+        java, *words = build_command(os.environ)
+    except ReoError as error:
+        logs.without_settings("reo", error, error.exit_code)
+        return error.exit_code
+    log_option = jvm.write_log_config(Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm.EXECUTOR)
     return os.execvp(java, [java, log_option, *words])  # noqa: S606  (signals reach the JVM, and its exit code is the container's)

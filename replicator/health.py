@@ -1,12 +1,13 @@
-"""The health of all candidates while a run lives: who answers, and who is how far (`source.mode=failover`).
+"""The health of all source candidates while a run lives: which one answers, and how far it is (`source.mode=failover`).
 
-Every `source.healthcheck_interval_ms` all are asked at once for the last stable offsets of their partitions, and nobody waits for the answers: they are
-looked at when all are there or have timed out. The candidate that is copied from is lost when it did not answer and another did; it lags when another is
-further by more than `source.offset_lag_threshold`, so one with a transaction that hangs is left. Those that were refused when it was chosen count for neither.
-One that answers that its partitions have other leaders now, or none, is not healthy either, in this round; the client learns its leaders for the next.
+Every `source.healthcheck_interval_ms` all candidates are asked at once for the last stable offsets of their partitions. Nothing waits for the answers: they
+are evaluated when all have arrived or timed out. The candidate that is copied from is `lost` when it did not answer and another one did. It is `lagging` when
+another one is ahead by more than `source.offset_lag_threshold`, so a candidate with a hanging transaction is left. Candidates that the last selection refused
+do not count. A candidate that answers that its partitions have new leaders, or none, is unhealthy in this round; the client refreshes its metadata for the
+next round.
 
-Either verdict only ends the run: which one follows is chosen anew, with a closer look (`replicator.choice`), and may be the same. So `lagging` is said at
-most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is further and cannot be copied from, do not end run after run.
+Both events only end the run. The next source is then selected anew, with more checks (`replicator.source_selection`), and may be the same one. So `lagging` is
+reported at most once in `source.backoff_max_ms`: candidates that overtake one another, or one that is ahead and cannot be copied from, do not end each run.
 """
 
 from __future__ import annotations
@@ -21,84 +22,84 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from common import machine, positions
-from common.candidates import request_timeout_s
 from common.kafka_clients import admin
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
-from common.positions import answered
+from common.positions import get_offset
 from common.routes import Place
 from common.settings import Settings
-from replicator.choice import Choice
+from common.source_candidates import request_timeout_s
 from replicator.run import Event
+from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
-Answers = Mapping[TopicPartition, Future[Any]]
+OffsetFutures = Mapping[TopicPartition, Future[Any]]
 NO_LEADER = (KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION)
-"""What a client says by itself of partitions that have no leader, as it was told."""
+"""What the client itself returns for a partition that, by its metadata, has no leader."""
 
 
 class Health:
-    """Asks; with one source it does nothing."""
+    """Asks the candidates; does nothing when there is only one source."""
 
-    def __init__(self, settings: Settings, choice: Choice) -> None:
+    def __init__(self, settings: Settings, selection: SourceSelection) -> None:
         self.settings = settings
-        self.choice = choice
-        several = len(settings.sources) > 1
-        self.clients = [admin(cluster, settings) for cluster in settings.sources] if several else []
+        self.selection = selection
+        has_candidates = len(settings.sources) > 1
+        self.clients = [admin(cluster, settings) for cluster in settings.sources] if has_candidates else []
         self.interval_s = settings.number("source.healthcheck_interval_ms") / 1000
-        self.due = self.lagging_due = 0.0
-        self.asked: list[Answers] = []
+        self.next_round_at = self.next_lagging_at = 0.0
+        self.pending: list[OffsetFutures] = []
 
-    def verdict(self, places: Collection[Place]) -> Event | None:
-        """`lost` or `lagging` when a round of answers says so; asks the next round when it is due."""
-        if self.asked and all(future.done() for answers in self.asked for future in answers.values()):
-            round_, self.asked = self.asked, []
-            return self.judge({number: self._watermark(number, answers) for number, answers in enumerate(round_)})
-        if self.clients and not self.asked and machine.monotonic() >= self.due:
-            self.due = machine.monotonic() + self.interval_s
-            wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
-            self.asked = [client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
+    def poll(self, places: Collection[Place]) -> Event | None:
+        """Evaluate a complete round of answers (`lost`, `lagging` or None), or start the next round when it is due."""
+        if self.pending and all(future.done() for answers in self.pending for future in answers.values()):
+            round_, self.pending = self.pending, []
+            return self.evaluate_round({number: self._sum_stable_ends(number, answers) for number, answers in enumerate(round_)})
+        if self.clients and not self.pending and machine.monotonic() >= self.next_round_at:
+            self.next_round_at = machine.monotonic() + self.interval_s
+            specs = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+            self.pending = [client.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
                           for client in self.clients]
         return None
 
-    def _watermark(self, number: int, answers: Answers) -> int | None:
+    def _sum_stable_ends(self, number: int, answers: OffsetFutures) -> int | None:
         name = self.settings.sources[number].bootstrap_servers
         try:
-            found = sum(answered(future.result()) for future in answers.values())
+            end_sum = sum(get_offset(future.result()) for future in answers.values())
         except KafkaException as failed:
             error = failed.args[0]
             SOURCE_ERRORS.labels(name, error.name()).inc()
-            if error.code() > 0 or error.code() in NO_LEADER:  # it answers
-                self._renew(number, {place.topic for place in answers})
+            if error.code() > 0 or error.code() in NO_LEADER:  # the broker answers
+                self._refresh_metadata(number, {place.topic for place in answers})
             return None
-        SOURCE_HIGH_WATERMARK.labels(name).set(found)
-        return found
+        SOURCE_HIGH_WATERMARK.labels(name).set(end_sum)
+        return end_sum
 
-    def _renew(self, number: int, names: Iterable[str]) -> None:
-        with contextlib.suppress(KafkaException):  # the next round tells
-            positions.renew(self.clients[number], names, request_timeout_s(self.settings))
+    def _refresh_metadata(self, number: int, names: Iterable[str]) -> None:
+        with contextlib.suppress(KafkaException):  # the next round tries again
+            positions.refresh_metadata(self.clients[number], names, request_timeout_s(self.settings))
 
-    def judge(self, watermarks: Mapping[int, int | None]) -> Event | None:
-        """One round's verdict on the candidate that is copied from."""
-        current = self.choice.current
+    def evaluate_round(self, end_sums: Mapping[int, int | None]) -> Event | None:
+        """Evaluate one round of answers for the candidate that is copied from."""
+        current = self.selection.current
         assert current is not None
-        event = judged({number: mark for number, mark in watermarks.items() if number == current or number not in self.choice.refused}, current,
+        event = evaluate({number: end_sum for number, end_sum in end_sums.items() if number == current or number not in self.selection.refused}, current,
                        self.settings.number("source.offset_lag_threshold"))
         names = [cluster.bootstrap_servers for cluster in self.settings.sources]
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])
         elif event == "lagging":
-            if machine.monotonic() < self.lagging_due:
+            if machine.monotonic() < self.next_lagging_at:
                 return None
-            self.lagging_due = machine.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
+            self.next_lagging_at = machine.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
             SOURCE_LAGGED.labels(names[current]).inc()
-            log.warning("source candidate %s is behind: %s", names[current], {names[number]: mark for number, mark in watermarks.items()})
+            log.warning("source candidate %s is behind: %s", names[current], {names[number]: end_sum for number, end_sum in end_sums.items()})
         return event
 
 
-def judged(watermarks: Mapping[int, int | None], current: int, threshold: int) -> Event | None:
-    """The verdict on the candidate that is copied from; None stands for one that did not answer."""
-    others = [mark for number, mark in watermarks.items() if number != current and mark is not None]
-    mine = watermarks[current]
+def evaluate(end_sums: Mapping[int, int | None], current: int, threshold: int) -> Event | None:
+    """The event for the candidate that is copied from. In `end_sums`, None is a candidate that did not answer."""
+    others = [end_sum for number, end_sum in end_sums.items() if number != current and end_sum is not None]
+    mine = end_sums[current]
     if not others:
         return None
     if mine is None:

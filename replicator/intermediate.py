@@ -1,7 +1,7 @@
-"""The seam, stage one's side: writing wrapped records to the intermediate topic, at least once.
+"""Stage one's side of the intermediate topic: write wrapped records to it, at least once.
 
-Spark's Kafka sink produces without transactions and learns of a failed record late: holes and late records are real, and stage
-two's rule is made for them. What the producer itself can do against them is set here.
+Spark's Kafka sink produces without transactions and learns late that a record failed. So holes and late records happen, and
+stage two's rule handles them. The options here make the producer prevent what it can.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from common.settings import Settings
 
 BUFFER_MIN, BUFFER_MAX = 8 * 2**20, 64 * 2**20
 COMPRESSED_MAX = 8
-"""How much smaller than itself a record may arrive at the topic, whose limit is on what it stores."""
+"""How many times smaller compression may make a record: the topic's limit applies to the compressed batch."""
 
 
 def buffer_bytes(batch_bytes_max: int) -> int:
-    """The producer's buffer, for topics with this limit on a batch: the largest record has to fit in.
+    """The producer's buffer.memory for topics with this limit on a batch: the largest record must fit in.
 
-    No larger, because it is full whenever stage one is ahead of the cluster, and for each record in it the client keeps objects that the garbage
+    It is not larger, because it is full whenever stage one is faster than the cluster. For each record in it the client keeps objects that the garbage
     collector copies again and again: with 64 MB that took a third of stage one's time.
     """
     return max(min(max(COMPRESSED_MAX * batch_bytes_max, BUFFER_MIN), BUFFER_MAX), batch_bytes_max + BUFFER_MIN)
@@ -38,7 +38,7 @@ def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
         "kafka.acks": "all",
         "kafka.enable.idempotence": "true",  # no duplicates and no reordering by the producer's own retries
         "kafka.max.in.flight.requests.per.connection": "5",  # the most with which idempotence keeps order
-        "kafka.delivery.timeout.ms": str(settings.number("producer.delivery_timeout_ms")),  # a record given up is a hole
+        "kafka.delivery.timeout.ms": str(settings.number("producer.delivery_timeout_ms")),  # a record that is given up is a hole
         "kafka.max.block.ms": "600000",
         "kafka.linger.ms": str(settings.number("producer.linger_ms")),
         "kafka.batch.size": "131072",
@@ -51,7 +51,7 @@ def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
     }
 
 
-def writer(wrapped: DataFrame, settings: Settings, batch_bytes_max: int) -> DataStreamWriter:
-    """The sink, with a checkpoint that is thrown away: a run begins at the frontier, never at Spark's own offsets."""
+def create_writer(wrapped: DataFrame, settings: Settings, batch_bytes_max: int) -> DataStreamWriter:
+    """The sink, with a checkpoint folder that no later run uses: a run begins at the frontier, never at Spark's own offsets."""
     checkpoint = tempfile.mkdtemp(prefix="reo-checkpoint-")
     return wrapped.writeStream.format("kafka").options(**{"checkpointLocation": checkpoint} | options(settings, batch_bytes_max))

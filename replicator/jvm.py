@@ -1,4 +1,4 @@
-"""What every JVM of stage one is told: the driver's and the executors'. The collector, the compiler's thresholds and how a line of its log looks."""
+"""The options of every JVM of stage one, the driver's and the executors': garbage collector, JIT thresholds and log layout."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from replicator import archive, memory
 
 LATE_OPTIMISER = ("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000", "-XX:Tier4CompileThreshold=300000",
                   "-XX:Tier4BackEdgeThreshold=800000")
-"""Twenty times HotSpot's defaults: what runs for every record is optimised (C2) within a second of full load, and the rest of Spark's start is not, which
-took a third of it."""
+"""Twenty times HotSpot's defaults. Code that runs for every record is still optimised (C2) within a second of full load. The rest of Spark's start is not: its
+optimisation took a third of the start."""
 YOUNG_PERCENT = 60
-"""Of the heap: nearly all that is made is a record on its way, and dies young. With HotSpot's third, much of it was copied to the old generation first."""
+"""Of the heap. Nearly all objects are records in transit and die young. With HotSpot's default, a third, many were first copied to the old generation."""
 SURVIVORS = "-XX:MinSurvivorRatio=8"
-"""With HotSpot's 3, what Spark takes for the heap is smaller by a third of the young generation, and an executor of 512 MB does not start."""
+"""With HotSpot's default, 3, the heap that Spark measures is smaller by a third of the young generation, and an executor of 512 MB does not start."""
 METASPACE = ("-XX:MetaspaceSize=192m", "-XX:MaxMetaspaceSize=256m")
-"""From the first figure on HotSpot collects the whole heap for the sake of classes; its own, 21 MB, is met in the middle of the start (0.15 s)."""
+"""At MetaspaceSize HotSpot collects the whole heap to unload classes. Its default, 21 MB, is reached in the middle of the start (0.15 s)."""
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""Where Kafka's Java client may ask for a token."""
+"""The URLs at which Kafka's Java client may request an OAuth token."""
 LOG = """
-# A failed query is reported once, by stage one; what is switched off says the same again, and for every query that is stopped.
+# Stage one reports a failed query once; the loggers that are off repeat it, and also log every query that is stopped.
 rootLogger.level = warn
 rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
@@ -44,7 +44,7 @@ logger.conf.name = org.apache.spark.SparkConf
 logger.conf.level = error
 logger.tasks.name = org.apache.spark.scheduler
 logger.tasks.level = error
-# Why no executor comes.
+# Tells why no executor starts.
 logger.pods.name = org.apache.spark.scheduler.cluster.k8s
 logger.pods.level = warn
 logger.executor.name = org.apache.spark.executor
@@ -64,19 +64,19 @@ appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", "pattern
     "logger": {"$resolver": "logger", "field": "name"}, "exception": {"$resolver": "exception", "field": "message"}}
 """,
 }
-"""As `common.logs` has them."""
+"""The same layouts as in `common.logs`."""
 
 
 def options(settings: Settings, partitions: int) -> str:
-    """Of the driver and of executors; without the heap's size, which Spark gives."""
+    """The options of the driver and of executors, without the heap size, which Spark sets."""
     token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (settings.source, settings.destination))))
     young_mb = YOUNG_PERCENT * memory.heap_mb(settings, partitions) // 100
     return " ".join([archive.COLLECTOR, f"-Xmn{young_mb}m", SURVIVORS, *LATE_OPTIMISER, *METASPACE, "-XX:ReservedCodeCacheSize=96m",
                      "-Djava.net.preferIPv4Stack=true", f"-D{ALLOWED_URLS}={token_urls}"])
 
 
-def log_option(folder: Path, form: str, stage: str) -> str:
-    """Write down how `stage` logs (`log.format`) and return the option that says where."""
+def write_log_config(folder: Path, layout: str, stage: str) -> str:
+    """Write the log4j2 configuration of `stage` with a layout (`log.format`), and return the JVM option that names the file."""
     file = folder / "log4j2.properties"
-    file.write_text(LOG + QUIET[stage] + LAYOUTS[form].replace("STAGE", stage))
+    file.write_text(LOG + QUIET[stage] + LAYOUTS[layout].replace("STAGE", stage))
     return f"-Dlog4j2.configurationFile={file}"

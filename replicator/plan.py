@@ -1,7 +1,7 @@
-"""Where the next run begins, and whether it may: from the committed frontiers alone, nothing of stage one's own.
+"""Where the next run begins, and whether it may begin: from the committed frontiers alone. Stage one keeps no state of its own.
 
-A run must not begin where it cannot be exact. So here, and before every run, the source is held against the frontier (`replicator.choice`): still
-the same topic, still all that comes after the frontier.
+A run must not begin where it cannot be exact. So before every run the source is compared with the frontier (`replicator.source_selection`): it must still be
+the same topic, and still have everything after the frontier.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from common import candidates, epochs, machine, permissions, positions, topics
-from common.candidates import Look
+from common import epochs, machine, permissions, positions, source_candidates, topics
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
 from common.positions import Committed
@@ -18,103 +17,105 @@ from common.process import Stopping
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
+from common.source_candidates import SourceSnapshot
 from common.topics import Topic
-from replicator import same
-from replicator.choice import Choice
+from replicator import tail_comparison
 from replicator.clients import Clients
 from replicator.run import Plan
+from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1
-LOOK_AGAIN_S = 2.0
+RETRY_S = 2.0
 
 
 class Planner:
-    """Makes plans; waits for stage two where one cannot be made yet."""
+    """Makes plans; waits for stage two while the frontiers cannot be read yet."""
 
-    def __init__(self, settings: Settings, clients: Clients, choice: Choice, pulse: Pulse, stopping: Stopping,
+    def __init__(self, settings: Settings, clients: Clients, selection: SourceSelection, pulse: Pulse, stopping: Stopping,
                  clock: Callable[[], float] = machine.time) -> None:
         self.settings = settings
         self.clients = clients
-        self.choice = choice
+        self.selection = selection
         self.pulse = pulse
         self.stopping = stopping
         self.clock = clock
-        self.known: dict[Route, Topic] = {}
-        """What was copied last."""
+        self.last_sources: dict[Route, Topic] = {}
+        """The source topics of the previous plan."""
 
     def plan(self) -> Plan | None:
-        """The next run; None when the process is told to stop while it waits."""
+        """The plan of the next run; None when the process is asked to stop while it waits."""
         backoff_s = self.settings.number("source.backoff_min_ms") / 1000
         while not self.stopping():
-            on = candidates.answering(self.settings)
-            permissions.check(on, "run replicator")  # a run that was refused fails in Spark's words: here it is said in ours
-            prepared = self._sources(on)
-            commits = self._frontiers(topics.intermediates(prepared))
+            settings = source_candidates.select_answering(self.settings)
+            permissions.check_permissions(settings, "run replicator")  # without it, a run without permission fails with Spark's message, which names no ACL
+            prepared = self._prepare_sources(settings)
+            commits = self._wait_for_frontiers(topics.intermediates(prepared))
             if commits is None:
                 return None
             frontiers = {place: commit.frontier for place, commit in commits.items()}
-            chosen = self.choice.choose(prepared, frontiers)
-            if chosen is not None:
-                self.clients.turn_to(chosen.settings)
-                return self._on(chosen, frontiers)
-            wait(backoff_s, self.pulse, self.stopping, "source")
+            source = self.selection.select_source(prepared, frontiers)
+            if source is not None:
+                self.clients.use_source(source.settings)
+                return self._build_plan(source, frontiers)
+            wait_unless_stopping(backoff_s, self.pulse, self.stopping, "source")
             backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
         return None
 
-    def _on(self, chosen: Look, frontiers: Mapping[Place, Frontier]) -> Plan:
+    def _build_plan(self, snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier]) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
         epoch = epochs.of_run(int(self.clock() * 1000), read, machine.random_bits(epochs.RANDOM_BITS))
         identities = {
-            route: candidates.copied_identity(self.settings, source, (kept for place, kept in frontiers.items() if place.topic == route.intermediate_topic))
-            for route, source in chosen.sources.items()}
-        return Plan(epoch, chosen.settings, chosen.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
-                    self._batch_bytes_max(frontiers), same.copied(chosen.sources, frontiers))
+            route: source_candidates.find_copied_identity(
+                self.settings, source, (frontier for place, frontier in frontiers.items() if place.topic == route.intermediate_topic))
+            for route, source in snapshot.sources.items()}
+        return Plan(epoch, snapshot.settings, snapshot.sources, identities, {place: frontier.rule.frontier + 1 for place, frontier in frontiers.items()},
+                    self._batch_bytes_max(frontiers), tail_comparison.list_last_copied(snapshot.sources, frontiers))
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination
         return max((topics.bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
 
-    def _sources(self, on: Settings) -> dict[Route, Topic]:
-        """What is to be copied now; waits while patterns fit no topic, unless the end of what is there is asked for."""
-        said = False
+    def _prepare_sources(self, settings: Settings) -> dict[Route, Topic]:
+        """The source topics to copy now. While patterns match no topic it waits, unless `stop_at_end` is set."""
+        is_logged = False
         while True:
             self.pulse.wait("source")
-            sources = topics.prepare(on)
-            topics.check_none_gone(self.known, sources)
+            sources = topics.prepare(settings)
+            topics.check_none_gone(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
-                self.known = sources
+                self.last_sources = sources
                 return sources
-            if not said:
-                log.info("no source topic fits %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
-                said = True
-            machine.sleep(LOOK_AGAIN_S)
+            if not is_logged:
+                log.info("no source topic matches %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
+                is_logged = True
+            machine.sleep(RETRY_S)
 
-    def _frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
-        """The frontier of every partition, after stage two had `replicator.drain_s` to read what is on the intermediate topics."""
-        drained_by = machine.monotonic() + self.settings.number("replicator.drain_s")
-        said = 0.0
+    def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
+        """The frontier of every partition, after giving stage two `replicator.drain_s` to read the intermediate topics to the end."""
+        drain_deadline = machine.monotonic() + self.settings.number("replicator.drain_s")
+        logged_at = 0.0
         while not self.stopping():
             self.pulse.wait("stage two")
-            commits = self.try_committed(places)
+            commits = self.try_read_commits(places)
             missing = [place for place in places if place not in commits]
-            if not missing and (machine.monotonic() > drained_by or self._drained(commits)):
+            if not missing and (machine.monotonic() > drain_deadline or self._is_drained(commits)):
                 return commits
-            if missing and machine.monotonic() > said + 10:
-                said = machine.monotonic()
-                log.info("waiting for stage two to make the frontier of %s", missing)
+            if missing and machine.monotonic() > logged_at + 10:
+                logged_at = machine.monotonic()
+                log.info("waiting for stage two to commit the first frontier of %s", missing)
             machine.sleep(PAUSE_S)
         return None
 
-    def try_committed(self, places: Iterable[Place]) -> dict[Place, Committed]:
-        """The commits that can be read now: none of them while the cluster is silent or a transaction is undecided."""
+    def try_read_commits(self, places: Iterable[Place]) -> dict[Place, Committed]:
+        """The commits that can be read now; empty while the cluster does not answer or a transaction with offsets is open."""
         try:
-            return positions.committed(self.clients.frontier_reader, places, 2.0)
+            return positions.read_commits(self.clients.frontier_reader, places, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
-    def _drained(self, commits: dict[Place, Committed]) -> bool:
+    def _is_drained(self, commits: dict[Place, Committed]) -> bool:
         try:
             ends = positions.ends(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
@@ -123,9 +124,9 @@ class Planner:
         return all(commits[place].intermediate_offset >= end for place, end in ends.items())
 
 
-def wait(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
-    """So long, or until told to stop; with a sign of life all the time."""
-    until = machine.monotonic() + seconds
-    while machine.monotonic() < until and not stopping():
+def wait_unless_stopping(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
+    """Wait so many seconds, or until the process is asked to stop; the heartbeat continues."""
+    deadline = machine.monotonic() + seconds
+    while machine.monotonic() < deadline and not stopping():
         pulse.wait(reason)
         machine.sleep(0.05)

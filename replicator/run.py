@@ -1,14 +1,14 @@
-"""A run: one streaming query from the frontier on, with an epoch of its own; and the table of a run's life.
+"""A run: one streaming query from the frontier on, with an epoch of its own; and the table of its states.
 
-Healing is one thing, a new run from the frontier, so every end of a run but two leads back to planning:
+There is one way to recover: a new run from the frontier. So every end of a run except two leads back to planning:
 
     planned ──started──▶ running ──failed, superseded, hole, stalled, truncated, grown, lost, lagging──▶ planned
                             ├──finished──▶ drained ──complete, behind──▶ planned
                             └──stopped──▶ done
     planned ──complete──▶ done
 
-`finished`, `drained` and `complete` belong to `--stop-at-end`: the query has read all that was there, stage two catches up, and the
-next plan says whether anything is left to copy.
+`finished`, `drained` and `complete` belong to `--stop-at-end`: the query has read everything that was there, stage two catches up, and
+the next plan shows whether anything is left to copy.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
-from replicator.condition import filtered
-from replicator.history import Copied
+from replicator.history import LastCopied
+from replicator.sql_filter import apply_filter
 
 State = Literal["planned", "running", "drained", "done"]
 Event = Literal["started", "failed", "superseded", "hole", "stalled", "truncated", "grown", "lost", "lagging", "finished", "behind", "complete", "stopped"]
@@ -51,7 +51,7 @@ NEXT: dict[tuple[State, Event], State] = {
 
 
 def after(state: State, event: Event) -> State:
-    """The state that follows; StageFailed when the table does not know the event there."""
+    """The next state; StageFailed when the table has no such event for this state."""
     if (state, event) not in NEXT:
         raise StageFailed(f"a run that is {state!r} cannot take {event!r}: a defect in stage one")
     return NEXT[state, event]
@@ -59,30 +59,30 @@ def after(state: State, event: Event) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is given: an epoch higher than every committed one, and where each partition begins."""
+    """What a run needs: an epoch above every committed one, and where each partition begins."""
 
     epoch: int
     settings: Settings
-    """With the cluster that is copied from as the only source."""
+    """With the cluster to copy from as the only source."""
     sources: dict[Route, Topic]
-    """The topics there: while the run lives they have to stay the same ones."""
+    """Its topics; they must stay the same ones while the run lives."""
     identities: dict[Route, str]
-    """What the frontiers call them."""
+    """Their identities in the frontiers."""
     starts: dict[Place, int]
-    """By intermediate partition, the source offset that is written first."""
+    """By intermediate partition, the first source offset to write."""
     batch_bytes_max: int
     """The largest max.message.bytes of the intermediate topics."""
-    copied: dict[Place, Copied] = field(default_factory=dict)
+    copied: dict[Place, LastCopied] = field(default_factory=dict)
     """By source partition, what was copied last."""
 
-    def at_source(self) -> dict[Place, Place]:
-        """By intermediate partition, the source partition that it holds."""
+    def source_partitions(self) -> dict[Place, Place]:
+        """By intermediate partition, its source partition."""
         routes = {route.intermediate_topic: route for route in self.sources}
         return {place: routes[place.topic].source(place.partition) for place in self.starts}
 
 
 class Query(Protocol):
-    """A streaming query, as far as stage one asks it; the names and what they mean are those of `pyspark.sql.streaming.StreamingQuery`."""
+    """The part of `pyspark.sql.streaming.StreamingQuery` that stage one uses, with the same names and meanings."""
 
     @property
     def isActive(self) -> bool:  # noqa: N802
@@ -90,10 +90,10 @@ class Query(Protocol):
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802
-        """What Spark said at the end of the last batch, or None: a mapping with `sources`, of which each has `endOffset`."""
+        """The progress at the end of the last batch, or None: a mapping with `sources`, each with an `endOffset`."""
 
     def exception(self) -> Exception | None:
-        """What it failed with."""
+        """The error that ended it."""
 
     def awaitTermination(self, timeout: Any) -> Any:  # noqa: N802
         """Wait so many seconds for its end; raises StreamingQueryException when it fails meanwhile."""
@@ -103,24 +103,24 @@ class Query(Protocol):
 
 
 class Engine(Protocol):
-    """What runs the queries of stage one: Spark (`replicator.session.Spark`), or what stands for it in a simulator. It is made while it still starts."""
+    """What runs the queries of stage one: Spark (`replicator.session.Spark`), or a simulator's replacement. The object exists while the engine still starts."""
 
     def slots(self) -> int | None:
-        """How many tasks can run at once now, None while it starts; raises what its start failed with. StageFailed when it is gone."""
+        """How many tasks can run at once now; None while it starts. Raises the error of its start, and StageFailed when it is gone."""
 
     def start(self, plan: Plan) -> Query:
-        """Begin a run's query; only called when there are slots."""
+        """Start the query of a run; called only when there are slots."""
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
+        """End it; nothing of it stays."""
 
 
-def start(spark: SparkSession, plan: Plan) -> Query:
-    """Begin the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
-    settings, at_source = plan.settings, plan.at_source()
-    records = source.records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
-    wrapped = wrap.wrapped(filtered(records, settings.text("filter.sql")), plan.identities, plan.epoch)
-    writer = intermediate.writer(wrapped, settings, plan.batch_bytes_max)
+def start_query(spark: SparkSession, plan: Plan) -> Query:
+    """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
+    settings, at_source = plan.settings, plan.source_partitions()
+    records = source.read_records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
+    wrapped = wrap.wrap_records(apply_filter(records, settings.text("filter.sql")), plan.identities, plan.epoch)
+    writer = intermediate.create_writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:
@@ -128,43 +128,43 @@ def start(spark: SparkSession, plan: Plan) -> Query:
     return writer.start()
 
 
-def ended(query: Query) -> Event | None:
-    """How the query ended, or None while it lives. RecordRefused when a new run would meet the same record again."""
+def find_end_event(query: Query) -> Event | None:
+    """The event with which the query ended, or None while it lives. RecordRefused when a new run would meet the same record again."""
     if query.isActive:
         return None
     failure = query.exception()
     if failure is None:
         return "finished"
     if "max.request.size" in str(failure):
-        raise RecordRefused("a record is larger than the buffer of stage one's producer: give intermediate.producer_options a buffer.memory and a "
-                            "max.request.size that hold it; the record was not lost, stage one reads it again")
+        raise RecordRefused("a record is larger than the buffer of stage one's producer: in intermediate.producer_options, set buffer.memory and "
+                            "max.request.size above its size; the record was not lost, stage one reads it again")
     if "RecordTooLargeException" in str(failure):
         raise RecordRefused("the intermediate topic refused a record as too large: raise its max.message.bytes above the source's by 4096; "
                             "the record was not lost, stage one reads it again")
-    if unfit := wrap.refusal(_text(failure)):
-        raise unfit
-    refused = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _text(failure))
-    if refused:  # the value is not repeated: it may be a secret
-        raise SettingsInvalid(f"Kafka's client refuses the value of {refused[1]}: look at source.consumer_options and intermediate.producer_options")
-    undecided = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _text(failure))  # a data exception: the records have nothing else that could raise one
-    if undecided:
-        raise FilterFailed(f"filter.sql cannot decide a record: {undecided[0]}. What may fail has to say NULL instead, like try_cast() and try_divide()")
+    if refused_record := wrap.find_refused_record(_full_text(failure)):
+        raise refused_record
+    invalid_option = re.search(r"ConfigException: Invalid value .* for configuration (.*)", _full_text(failure))
+    if invalid_option:  # the value is not repeated: it may be a secret
+        raise SettingsInvalid(f"Kafka's client refuses the value of {invalid_option[1]}: check source.consumer_options and intermediate.producer_options")
+    data_exception = re.search(r"\[[A-Z_.]+\] .*SQLSTATE: 22...", _full_text(failure))  # only the filter can raise one
+    if data_exception:
+        raise FilterFailed(f"filter.sql fails at a record: {data_exception[0]}. Use functions that return NULL instead, like try_cast() and try_divide()")
     return "failed"
 
 
-def read_up_to(query: Query) -> dict[Place, int]:
-    """By source partition, the offset up to which the batches that are done have read; Spark says it at the end of a batch (StreamingQueryProgress)."""
+def read_offsets(query: Query) -> dict[Place, int]:
+    """By source partition, the offset up to which completed batches have read; Spark reports it at the end of a batch (StreamingQueryProgress)."""
     progress = query.lastProgress
     ends = [orjson.loads(read["endOffset"]) for read in progress["sources"]] if progress else []
     return {Place(topic, int(partition)): offset for end in ends if end for topic, offsets in end.items() for partition, offset in offsets.items()}
 
 
-def _text(failure: Exception | None) -> str:
+def _full_text(failure: Exception | None) -> str:
     return f"{failure}\n{getattr(failure, '_cause', None) or ''}"
 
 
-def reason(failure: Exception | None) -> str:
-    """Why a query failed, in one line: what Spark says, and the innermost cause, which is what has to be mended."""
-    text = _text(failure)
+def describe_failure(failure: Exception | None) -> str:
+    """Why a query failed, in one line: Spark's message and the innermost cause, which is what to repair."""
+    text = _full_text(failure)
     causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
     return " <- ".join([text.split("\n", 1)[0], *causes[-1:]])[:500]

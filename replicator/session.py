@@ -1,13 +1,13 @@
 """The JVM: a Spark session with a slot per partition, without the services that a copy does not need.
 
-By default it is in local mode, and all work is done in it. With `replicator.master` it is the driver of executors elsewhere, which do the
-work (`replicator.masters`). Either way a failed task fails its query at once and a new run begins at the frontier (`spark.task.maxFailures`, 1 in local
-mode): Spark's own retry writes again all that its batch has written, which is minutes. The tasks of an executor that is lost Spark does
-begin again by itself, in the same batch with the same numbers: what they repeat are duplicates to the rule.
+By default Spark runs in local mode, and this JVM does all the work. With `replicator.master` it is the driver, and executors elsewhere do the work
+(`replicator.spark_master`). In both cases a failed task fails its query at once, and a new run begins at the frontier (`spark.task.maxFailures`, 1 in local
+mode): Spark's own retry would rewrite everything that its batch has written, which is minutes. When an executor is lost, Spark itself restarts its tasks, in
+the same batch with the same sequence numbers: for the rule, the repeated records are duplicates.
 
-Nothing in it is worth saving, so it is not stopped but killed: what was half written is written again by the next run and
-dropped by the rule. A killed Python process takes it along too: it ends when its standard input is closed. Executors end when they lose
-their driver; what a frozen one still writes later is stale.
+No state in the JVM is worth saving, so it is killed, not stopped: the next run rewrites what was half written, and the rule drops the duplicates. The JVM also
+ends when the Python process is killed, because its standard input is closed. Executors end when they lose their driver; what a frozen executor writes later is
+stale.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from common import client_options, spark_options
 from common.children import kill_children
 from common.errors import StageFailed
 from common.settings import Settings
-from replicator import condition, jvm, masters, memory, run
+from replicator import jvm, memory, run, spark_master, sql_filter
 from replicator.run import Plan, Query
 
 log = logging.getLogger(__name__)
 
 
-def configuration(settings: Settings, partitions: int) -> dict[str, str]:
-    """What Spark is told; raw options stand last and win."""
+def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
+    """Spark's configuration. Raw options come last and win."""
     folder = Path(tempfile.gettempdir())
-    log_option = jvm.log_option(folder, settings.text("log.format"), jvm.DRIVER)
+    log_option = jvm.write_log_config(folder, settings.text("log.format"), jvm.DRIVER)
     heap_mb = memory.heap_mb(settings, partitions)
-    slots = masters.slots_for(partitions)
+    slots = spark_master.count_slots(partitions)
     return {
         "spark.master": settings.text("replicator.master") or f"local[{slots}]",
         "spark.app.name": settings.application,
@@ -47,61 +47,61 @@ def configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"{log_option} -Xms{heap_mb}m {jvm.options(settings, partitions)}",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore",  # what no log may show
+        "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|private|jaas|keystore",  # never logged
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.speculation": "false",  # a second attempt of a task at the same time would interleave two sequences
+        "spark.speculation": "false",  # two attempts of a task at the same time would interleave two sequences
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.adaptive.enabled": "false",  # not for streams; only a warning otherwise
+        "spark.sql.adaptive.enabled": "false",  # not for streams: otherwise Spark logs a warning
         "spark.sql.streaming.unsupportedOperationCheck": "false",  # see replicator.wrap
-        "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # has the causes, see `replicator.run.reason`
+        "spark.sql.pyspark.jvmStacktrace.enabled": "true",  # includes the causes, see `replicator.run.describe_failure`
         "spark.sql.streaming.stopTimeout": "5s",
-        "spark.kafka.consumer.cache.capacity": str(max(64, slots)),  # one for each partition; beyond it, each look at the pool is a warning
-        **masters.configuration(settings, partitions),
+        "spark.kafka.consumer.cache.capacity": str(max(64, slots)),  # one for each partition; beyond it, Spark logs a warning at each use of the pool
+        **spark_master.build_configuration(settings, partitions),
         **settings.options(spark_options.SETTING),
     }
 
 
-def start(settings: Settings, partitions: int) -> SparkSession:
-    """Start the JVM; takes some seconds."""
+def start_session(settings: Settings, partitions: int) -> SparkSession:
+    """Start the JVM, which takes some seconds."""
     builder = SparkSession.builder
-    for key, value in configuration(settings, partitions).items():
+    for key, value in build_configuration(settings, partitions).items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-        _say_unknown_options(spark, settings)
-        condition.check(spark, settings.text("filter.sql"))
+        _warn_of_unknown_options(spark, settings)
+        sql_filter.check_condition(spark, settings.text("filter.sql"))
     except (PySparkRuntimeError, Py4JError) as failed:
         raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
     return spark
 
 
-def _say_unknown_options(spark: SparkSession, settings: Settings) -> None:
-    """Kafka's Java client reads what it knows and ignores the rest; a mistyped option would be ignored too. (A plug-in of the client may have its own.)"""
+def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
+    """Warn of options that Kafka's Java client does not know: it ignores them, a mistyped one too. (A plug-in of the client may have its own.)"""
     for name, config in (("source.consumer_options", "consumer.ConsumerConfig"), ("intermediate.producer_options", "producer.ProducerConfig")):
-        given = settings.options(name)
-        if not given:
+        raw_options = settings.options(name)
+        if not raw_options:
             continue
         known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]
-        for option in given:
+        for option in raw_options:
             if option not in known and option not in client_options.SPARKS_OWN:
                 near = get_close_matches(option, known, 1)
-                log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably nobody reads it", name, option,
+                log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably has no effect", name, option,
                             f" (did you mean {near[0]}?)" if near else "")
 
 
 class Spark:
-    """The engine of stage one (`replicator.run.Engine`): a JVM that is started beside other work.
+    """The engine of stage one (`replicator.run.Engine`): a JVM that starts in a thread.
 
-    Its thread is a daemon: a process that is told to stop does not wait for a JVM.
+    The thread is a daemon: a process that is asked to stop does not wait for the JVM.
     """
 
     def __init__(self, settings: Settings, partitions: int) -> None:
         self.session: Future[SparkSession] = Future()
-        threading.Thread(target=self._work, args=(settings, partitions), daemon=True, name="jvm").start()
+        threading.Thread(target=self._start_session, args=(settings, partitions), daemon=True, name="jvm").start()
 
     def slots(self) -> int | None:
-        """How many tasks can run at once now: the cores of the living executors, or of the JVM in local mode."""
+        """How many tasks can run at once now: the cores of all live executors, or of the JVM in local mode."""
         if not self.session.done():
             return None
         spark = self.session.result()
@@ -111,15 +111,15 @@ class Spark:
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
 
     def start(self, plan: Plan) -> Query:
-        """Begin a run's query."""
-        return run.start(self.session.result(), plan)
+        """Start the query of a run."""
+        return run.start_query(self.session.result(), plan)
 
     def close(self) -> None:
         """Kill the JVM: it does not outlive the process."""
         kill_children()
 
-    def _work(self, settings: Settings, partitions: int) -> None:
+    def _start_session(self, settings: Settings, partitions: int) -> None:
         try:
-            self.session.set_result(start(settings, partitions))
-        except Exception as failed:  # whatever it is, who asks for the session gets it
+            self.session.set_result(start_session(settings, partitions))
+        except Exception as failed:  # any error is raised where the session is used
             self.session.set_exception(failed)

@@ -1,7 +1,7 @@
-"""Reading the source topics: committed records only, from given offsets, and a failure when data is missing.
+"""Read the source topics: committed records only, from explicit offsets, and with a failure when data is missing.
 
-Options are those of the "Structured Streaming + Kafka Integration Guide"; every one that matters for safety is set, because
-the defaults are `latest`, `read_uncommitted` and the broker's mercy.
+The options are those of the "Structured Streaming + Kafka Integration Guide". Every option that matters for safety is set, because
+the defaults are not safe: `latest`, for example, and `read_uncommitted`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from replicator import memory
 
 
 def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
-    """The reader's options; `starts` are the first offsets, one per partition, and name all partitions that are read."""
+    """The options of Spark's Kafka source. `starts` has the first offset of every partition to read."""
     offsets: dict[str, dict[str, int]] = {}
     for place, offset in sorted(starts.items()):
         offsets.setdefault(place.topic, {})[str(place.partition)] = offset
@@ -26,22 +26,23 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         **settings.source.security.spark(),
         "kafka.bootstrap.servers": settings.source.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-source",
-        "kafka.isolation.level": "read_committed",  # aborted records are not the source's records
-        "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),  # not `subscribe`: a new run adds them
+        "kafka.isolation.level": "read_committed",  # aborted records are not copied
+        # not `subscribe`: only a new run adds partitions
+        "assign": orjson.dumps({topic: list(map(int, partitions)) for topic, partitions in offsets.items()}).decode(),
         "startingOffsets": orjson.dumps(offsets).decode(),
-        "failOnDataLoss": "true",  # a gap is a stop, never a warning
+        "failOnDataLoss": "true",  # missing data is a failure, never a warning
         "includeHeaders": "true",
         "groupIdPrefix": f"{settings.application}-replicator",
         "kafka.fetch.min.bytes": str(settings.number("source.fetch_min_bytes")),
         "kafka.max.poll.records": "1000",
         "kafka.max.partition.fetch.bytes": str(memory.fetch_bytes(settings, len(starts))),
         "kafka.reconnect.backoff.max.ms": "1000",
-        # One Spark task per Kafka partition is what the sequence numbers stand on: minPartitions, maxRecordsPerPartition and
-        # speculation split a partition and are not set anywhere.
+        # The sequence numbers need one Spark task per Kafka partition: minPartitions, maxRecordsPerPartition and speculation
+        # would split a partition and are not set anywhere.
         **client_options.spark(settings.options("source.consumer_options")),
     }
 
 
-def records(spark: SparkSession, settings: Settings, starts: Mapping[Place, int]) -> DataFrame:
-    """The source's records as a streaming frame."""
+def read_records(spark: SparkSession, settings: Settings, starts: Mapping[Place, int]) -> DataFrame:
+    """The source's records as a streaming DataFrame."""
     return spark.readStream.format("kafka").options(**options(settings, starts)).load()

@@ -1,7 +1,7 @@
-"""The process of stage one: plan, start, watch; and again, until told to stop or, with `--stop-at-end`, until all is copied.
+"""The process of stage one: plan a run, start it, watch it, and repeat until asked to stop or, with `--stop-at-end`, until everything is copied.
 
-The JVM is started at once and beside the planning, since each takes seconds. Runs follow one another in the same JVM: a failed
-query is not resumed from Spark's checkpoint but replaced by a new run from the frontier.
+The JVM starts immediately, in parallel with the planning, because each takes seconds. All runs use the same JVM. A failed
+query does not resume from Spark's checkpoint; a new run from the frontier replaces it.
 """
 
 from __future__ import annotations
@@ -14,161 +14,161 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import candidates, machine, permissions, points, positions, topics
+from common import machine, permissions, points, positions, source_candidates, topics
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
 from common.pulse import Pulse
 from common.routes import Place
 from common.settings import Settings
-from replicator import masters, run, session
-from replicator.choice import Choice
+from replicator import run, session, spark_master
 from replicator.clients import Clients
 from replicator.health import Health
-from replicator.invisible import Gap
-from replicator.plan import Planner, wait
+from replicator.plan import Planner, wait_unless_stopping
+from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Engine, Event, Plan, Query, State
+from replicator.source_selection import SourceSelection
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.5
 WRITTEN_DOWN_S = 10.0
-"""How long stage two is waited for at the end; what it did not commit by then is looked for again by the next start."""
+"""How long to wait for stage two at the end. What it has not committed by then, the next start checks again."""
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 
 
 class Stage:
     """One process; `state` moves by the table in `replicator.run`."""
 
-    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int, memory: Path | None = None) -> None:
+    def __init__(self, settings: Settings, stopping: Stopping, engine: Engine, partitions: int, state_file: Path | None = None) -> None:
         self.settings = settings
         self.partitions = partitions
-        """Of the source, when the engine was started."""
+        """The number of source partitions when the engine was started."""
         self.stopping = stopping
         self.engine = engine
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.choice = Choice(settings, machine.chance(), self.pulse.beat, memory)
-        self.planner = Planner(settings, self.clients, self.choice, self.pulse, stopping)
-        self.health = Health(settings, self.choice)
-        self.targets: dict[Place, int] = {}
-        """By intermediate partition, the source's end when the process began."""
-        self.filters = bool(settings.text("filter.sql"))
-        self.nothing_passes = False
-        """Whether the last run began at the frontier, read to the end, and wrote nothing."""
-        self.read: dict[Place, int] = {}
-        """By intermediate partition, how far the last run that ended by itself has read."""
+        self.selection = SourceSelection(settings, machine.chance(), self.pulse.beat, state_file)
+        self.planner = Planner(settings, self.clients, self.selection, self.pulse, stopping)
+        self.health = Health(settings, self.selection)
+        self.end_offsets: dict[Place, int] = {}
+        """By intermediate partition, the source's end when the process started."""
+        self.has_filter = bool(settings.text("filter.sql"))
+        self.last_run_wrote_nothing = False
+        """With a filter: whether the last run began at the frontier, read to the end, and wrote nothing."""
+        self.last_read_up_to: dict[Place, int] = {}
+        """By intermediate partition, how far the last run that finished by itself has read."""
         self.state: State = "planned"
         self.failures = 0
 
-    def work(self) -> None:
-        """Runs, one after the other."""
+    def run(self) -> None:
+        """Run after run, until `done`."""
         while self.state != "done":
-            ready = self.settings.stop_at_end and not self.filters  # with a filter the JVM has to say first whether it can be used
-            begin = ready or self._has_slots()  # a plan made before the JVM is up would be old when it is used
-            plan = self.planner.plan() if begin else None
+            can_plan_first = self.settings.stop_at_end and not self.has_filter  # the JVM must first check whether the filter is valid
+            can_plan = can_plan_first or self._wait_for_slots()  # a plan made before the JVM is up would be outdated when the run starts
+            plan = self.planner.plan() if can_plan else None
             points.at("one: planned")
             if plan is None:
-                self._to("stopped")
-            elif self.settings.stop_at_end and self._complete(plan):
-                self._write_down(plan)
-                self._to("complete")
+                self._apply("stopped")
+            elif self.settings.stop_at_end and self._is_complete(plan):
+                self._write_read_up_to(plan)
+                self._apply("complete")
             else:
                 self._run(plan)
         log.info("stage one has stopped")
 
     def _run(self, plan: Plan) -> None:
-        if not self._has_slots():
-            self._to("stopped")
+        if not self._wait_for_slots():
+            self._apply("stopped")
             return
-        slots = masters.slots_for(self.partitions)
+        slots = spark_master.count_slots(self.partitions)
         if slots < len(plan.starts):
-            raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: starting again with more")
+            raise StageFailed(f"the source has {len(plan.starts)} partitions now, this JVM has {slots} slots: stage one restarts with more slots")
         log.info("run with epoch %(epoch)d begins at %(starts)s", {"epoch": plan.epoch, "starts": plan.starts})
         EPOCH.set(plan.epoch)
         watch = Watch(plan.settings, self.clients, plan, lag=self.pulse.lag)
         try:
             query = self.engine.start(plan)
-            self._to("started")
+            self._apply("started")
             points.at("one: query started")
             event = self._follow(query, watch)
             self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
-        except Py4JJavaError as failed:  # a query that does not end in spark.sql.streaming.stopTimeout, because a broker is away
-            raise StageFailed(f"the JVM of stage one has to be started again: {run.reason(failed)}") from None
+        except Py4JJavaError as failed:  # the query does not stop within spark.sql.streaming.stopTimeout, because a broker is away
+            raise StageFailed(f"the JVM of stage one must be restarted: {run.describe_failure(failed)}") from None
         except (Py4JError, OSError) as lost:  # py4j raises the socket's own errors too
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info("run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event})
         points.at("one: run ended")
-        self._to(event)
+        self._apply(event)
         if event == "finished":
-            self.nothing_passes = self.filters and watch.wrote_nothing()
-            read = run.read_up_to(query)
-            self.read = {place: read[there] for place, there in watch.at_source.items() if there in read}
-            self._to(self._drain(watch))
+            self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
+            offsets = run.read_offsets(query)
+            self.last_read_up_to = {place: offsets[source_place] for place, source_place in watch.source_partitions.items() if source_place in offsets}
+            self._apply(self._drain(watch))
         if event == "failed":
-            log.warning("the query failed: %s", run.reason(query.exception()))
+            log.warning("the query failed: %s", run.describe_failure(query.exception()))
             self._pause()
         elif event != "stalled":
             self.failures = 0
 
     def _follow(self, query: Query, watch: Watch) -> Event:
-        """Watch until something ends the run."""
+        """Watch the run until it ends."""
         while True:
             if self.stopping():
                 return "stopped"
-            ended = run.ended(query)
-            if ended is not None:
-                return ended
-            if self.filters:
-                watch.read = run.read_up_to(query)
-            event = self._look(watch)
+            end_event = run.find_end_event(query)
+            if end_event is not None:
+                return end_event
+            if self.has_filter:
+                watch.spark_read_up_to = run.read_offsets(query)
+            event = self._check_run(watch)
             if event is not None:
                 return event
-            with contextlib.suppress(StreamingQueryException):  # a query that failed is looked at by `run.ended`
+            with contextlib.suppress(StreamingQueryException):  # `run.find_end_event` handles a failed query
                 query.awaitTermination(WATCH_S)
 
-    def _look(self, watch: Watch) -> Event | None:
-        """One sample and its verdict; None while a cluster is silent."""
+    def _check_run(self, watch: Watch) -> Event | None:
+        """Take one sample and evaluate it; None while a cluster does not answer."""
         self.pulse.beat()
-        unhealthy = self.health.verdict(watch.at_source.values())
-        if unhealthy:
-            return unhealthy
+        health_event = self.health.poll(watch.source_partitions.values())
+        if health_event:
+            return health_event
         try:
-            event = self._seen(watch)
-        except ClusterUnreachable as silent:
-            log.warning("the positions cannot be read now: %s", silent)
+            event = self._evaluate_sample(watch)
+        except ClusterUnreachable as unreachable:
+            log.warning("the positions cannot be read now: %s", unreachable)
             self.pulse.wait("clusters")
             return None
-        except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as gone:
+        except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as failed:
             if not self.settings.failover:
                 raise
-            log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, gone)
+            log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, failed)
             return "lost"
-        self._say(event, watch)
+        self._report_readiness(event, watch)
         return event
 
-    def _say(self, event: Event | None, watch: Watch) -> None:
-        """Ready: both clusters have just answered, and every partition gets on or has nothing that waits."""
-        if event is None and self.state == "running" and watch.gets_on():
+    def _report_readiness(self, event: Event | None, watch: Watch) -> None:
+        """Ready: both clusters have just answered, and every partition makes progress or has nothing to copy."""
+        if event is None and self.state == "running" and watch.is_progressing():
             self.pulse.ready()
         else:
             self.pulse.wait("spark" if self.state == "running" else "stage two")
 
-    def _seen(self, watch: Watch) -> Event | None:
+    def _evaluate_sample(self, watch: Watch) -> Event | None:
         try:
-            return watch.verdict(watch.sample(self.planner.try_committed(watch.plan.starts)))
+            return watch.find_event(watch.take_sample(self.planner.try_read_commits(watch.plan.starts)))
         except (TopicMissing, SourceTruncated):
-            watch.check_sources()  # a topic that was deleted, or made again, in the middle of the sample is named here
+            watch.check_sources()  # names a topic that was deleted or recreated while the sample was taken
             raise
 
     def _drain(self, watch: Watch) -> Event:
-        """After `finished`: wait until stage two has read everything, or is found not to get on."""
+        """After `finished`: wait until stage two has read everything, or until it cannot go on."""
         while not self.stopping():
-            event = self._look(watch)
-            commits = self.planner.try_committed(watch.plan.starts)
+            event = self._check_run(watch)
+            commits = self.planner.try_read_commits(watch.plan.starts)
             ends = positions.ends(self.clients.destination_admin, watch.plan.starts)
             if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
                 points.at("one: drained")
@@ -178,61 +178,64 @@ class Stage:
             machine.sleep(0.1)
         return "stopped"
 
-    def _complete(self, plan: Plan) -> bool:
-        """Whether everything that was at the source when the process began is behind the frontier, but for what the filter does not let pass."""
-        if self.nothing_passes:
+    def _is_complete(self, plan: Plan) -> bool:
+        """Whether everything that the source had when the process started is below the frontier, except what the filter leaves out."""
+        if self.last_run_wrote_nothing:
             return True
-        at_source = plan.at_source()
-        if not self.targets:
-            ends = positions.ends(self.clients.source_admin, at_source.values(), committed_only=True)
-            self.targets = {place: ends[there] for place, there in at_source.items()}
-        return all(positions.first_visible(self.clients.source_reader, at_source[place], plan.starts[place], target) is None
-                   for place, target in self.targets.items())
+        source_partitions = plan.source_partitions()
+        if not self.end_offsets:
+            ends = positions.ends(self.clients.source_admin, source_partitions.values(), committed_only=True)
+            self.end_offsets = {place: ends[source_place] for place, source_place in source_partitions.items()}
+        return all(positions.find_first_visible(self.clients.source_reader, source_partitions[place], plan.starts[place], end) is None
+                   for place, end in self.end_offsets.items())
 
-    def _write_down(self, plan: Plan) -> None:
-        """All is copied, so there is nothing behind the frontiers up to the ends: have stage two commit that."""
-        ends, at_source = self.read if self.nothing_passes else self.targets, plan.at_source()
-        begins = positions.beginnings(self.clients.source_admin, at_source.values())
-        gaps = {place: Gap(start - 1, ends[place]) for place, start in plan.starts.items()
-                if ends.get(place, 0) > start and (self.nothing_passes or begins[at_source[place]] <= start)}
-        self.clients.notes.write(plan.epoch, plan.identities, gaps)
-        self.clients.notes.flush()
+    def _write_read_up_to(self, plan: Plan) -> None:
+        """Everything is copied, so between the frontiers and the ends is nothing to copy: have stage two commit that."""
+        ends, source_partitions = self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets, plan.source_partitions()
+        begins = positions.beginnings(self.clients.source_admin, source_partitions.values())
+        empty_ranges = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
+                if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
+        self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
+        self.clients.read_up_to_writer.flush()
         deadline = machine.monotonic() + WRITTEN_DOWN_S
-        while gaps and machine.monotonic() < deadline and not self.stopping():
+        while empty_ranges and machine.monotonic() < deadline and not self.stopping():
             self.pulse.beat()
-            commits = self.planner.try_committed(gaps)
-            gaps = {place: gap for place, gap in gaps.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
+            commits = self.planner.try_read_commits(empty_ranges)
+            empty_ranges = {place: gap for place, gap in empty_ranges.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
             machine.sleep(0.05)
 
-    def _has_slots(self) -> bool:
-        """Wait until the engine is up and has a slot for each partition; False when told to stop before. On a cluster, slots come and go with executors."""
-        said = machine.monotonic()
+    def _wait_for_slots(self) -> bool:
+        """Wait until the engine has a slot for each partition; False when asked to stop before. On a cluster, slots come and go with executors."""
+        logged_at = machine.monotonic()
         while not self.stopping():
             self.pulse.wait("spark")
             slots = self.engine.slots()
             if slots is not None and slots >= self.partitions:
                 return True
-            if slots is not None and machine.monotonic() > said + 10:
-                said = machine.monotonic()
+            if slots is not None and machine.monotonic() > logged_at + 10:
+                logged_at = machine.monotonic()
                 log.warning("waiting for the cluster's executors: %d slots, %d are needed, one for each partition", slots, self.partitions)
             machine.sleep(0.05)
         return False
 
     def _pause(self) -> None:
-        wait(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
+        wait_unless_stopping(BACKOFF_S[min(self.failures, len(BACKOFF_S) - 1)], self.pulse, self.stopping, "spark")
         self.failures += 1
 
-    def _to(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self.state = run.after(self.state, event)
 
 
-def work(settings: Settings, stopping: Stopping, begin: Callable[[Settings, int], Engine] = session.Spark, memory: Path | None = None) -> None:
-    """Stage one, from start to end; its engine, which `begin` starts for so many partitions, does not outlive it. `memory` is for `replicator.choice`."""
+def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Settings, int], Engine] = session.Spark, state_file: Path | None = None) -> None:
+    """Run stage one from start to end. `start_engine` starts its engine for a number of partitions; the engine does not outlive this call.
+
+    `state_file` is for `replicator.source_selection`.
+    """
     points.at("one: started")
-    with permissions.named(settings, "run replicator"):
-        partitions = sum(source.partitions for source in topics.prepare(candidates.answering(settings)).values())
-        engine = begin(settings, partitions)
+    with permissions.explain_refusals(settings, "run replicator"):
+        partitions = sum(source.partitions for source in topics.prepare(source_candidates.select_answering(settings)).values())
+        engine = start_engine(settings, partitions)
         try:
-            Stage(settings, stopping, engine, partitions, memory).work()
+            Stage(settings, stopping, engine, partitions, state_file).run()
         finally:
             engine.close()

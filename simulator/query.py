@@ -144,7 +144,7 @@ class Query:
             self.changed.notify()
 
     def _batches(self) -> None:
-        settings, at_source = self.plan.settings, self.plan.at_source()
+        settings, at_source = self.plan.settings, self.plan.source_partitions()
         schedule, positions = self.system.schedule, dict(self.plan.starts)
         source = self.system.cluster_of(settings.source)
         last_end = {place: source.log(*at_source[place]).stable for place in positions} if settings.stop_at_end else {}

@@ -56,7 +56,7 @@ def perform(plan: Plan) -> Result:
     judge = Judge(system)
     reports = Reports(system, judge)
     system.faults = faults = Faults(system, judge, plan.faults)
-    real_clients = kafka_clients.use(kafka_clients.Clients(*kafka.clients(system.network), speaks_tls=lambda _: False))
+    real_clients = kafka_clients.use_clients(kafka_clients.ClientFactories(*kafka.clients(system.network), speaks_tls=lambda _: False))
     try:
         system.begin()
         result.violation = _run(schedule, system, judge, faults, reports)
@@ -64,7 +64,7 @@ def perform(plan: Plan) -> Result:
             result.story += schedule.where()
     finally:
         schedule.close()
-        kafka_clients.use(real_clients)
+        kafka_clients.use_clients(real_clients)
         machine.use(real_machine)
     result.faults.update(faults.done)
     result.looks = reports.looks

@@ -149,7 +149,7 @@ class System:
             assert child.process is not None
             child.engine = Engine(self, child.process)
             return child.engine
-        return lambda: stage.work(self.settings, lambda: child.is_told_to_stop, begun)
+        return lambda: stage.run_stage(self.settings, lambda: child.is_told_to_stop, begun)
 
     def _add(self, child: Child) -> None:
         self.children.append(child)

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
-from common.group import listed_offsets
+from common.group import list_group_offsets
 from tests.kafka import ROOT, Cluster, Clusters
 from tests.service import settings
 
@@ -81,6 +81,6 @@ def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
     group = f"reo-{topic}"
     found["offsets"] = {}
     with contextlib.suppress(KafkaException):  # where there never was a group
-        answers = listed_offsets(cluster.admin, ConsumerGroupTopicPartitions(group), decided=False)
+        answers = list_group_offsets(cluster.admin, ConsumerGroupTopicPartitions(group), decided=False)
         found["offsets"] = {(answer.topic, answer.partition): (answer.offset, answer.metadata) for answer in answers}
     return found

@@ -16,15 +16,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from common import positions, topics
-from common.candidates import Sources
 from common.errors import ClusterUnreachable, SourceRecreated
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings, load
+from common.source_candidates import SourceTopics
 from reo.demo.broker import Broker
-from replicator.choice import Choice
 from replicator.health import Health
 from replicator.run import Engine, Plan
+from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.identical import PARTITIONS, QUICK, Candidates, addresses, made, stand_still
@@ -73,7 +73,7 @@ def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode:
     on = settings.on(settings.source)
     sources = topics.prepare(on)
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
-    stage.choice.current = 0
+    stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}
     return stage, Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0), 0))
 
@@ -84,14 +84,14 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, 
     one, _ = candidates
     made(candidates, topic, 0)
     stage, watch = watched(candidates if mode == "failover" else (one,), clusters, topic, mode)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     one.delete(topic)
     one.create(topic, PARTITIONS)
     if mode == "failover":
-        assert stage._look(watch) == "lost"
+        assert stage._check_run(watch) == "lost"
     else:
         with pytest.raises(SourceRecreated):
-            stage._look(watch)
+            stage._check_run(watch)
 
 
 def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, candidates: Candidates, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,17 +99,17 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
     one, _ = candidates
     made(candidates, topic, 0)
     stage, watch = watched(candidates, clusters, topic, "failover")
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     described, asked = topics.sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
 
-    def then_still(*arguments: Any) -> Sources:
+    def then_still(*arguments: Any) -> SourceTopics:
         found = described(*arguments)
         asked.found.clear()
         stand_still(one)
         return found
     monkeypatch.setattr(topics, "sources", then_still)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     assert set(asked.found) == {int(QUICK["source_request_timeout_ms"]) / 1000}
 
 
@@ -141,13 +141,13 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
         restless.create(topic, 1)
         candidates[1].create(topic, 1)
         settings = chosen_from((restless, candidates[1]), clusters, topic)
-        health, place = Health(settings, Choice(settings, random.Random(1), lambda: None)), Place(topic, 0)
+        health, place = Health(settings, SourceSelection(settings, random.Random(1), lambda: None)), Place(topic, 0)
         seen: list[dict[int, int | None]] = []
-        monkeypatch.setattr(health, "judge", lambda watermarks: seen.append(dict(watermarks)))
+        monkeypatch.setattr(health, "evaluate_round", lambda watermarks: seen.append(dict(watermarks)))
 
         def healthy() -> bool:
             rounds = len(seen)
-            until(lambda: [health.verdict([place])] and len(seen) > rounds, "a round of answers")
+            until(lambda: [health.poll([place])] and len(seen) > rounds, "a round of answers")
             return None not in seen[-1].values()
 
         def leader_epoch() -> int:

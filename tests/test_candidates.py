@@ -1,4 +1,4 @@
-"""Choosing among identical upstreams, without clusters: who is near enough, who is lost, and whether two ends of a partition are the same."""
+"""Source candidates without clusters: which one is selected, which one is lost, and whether two tails of a partition are equal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import candidates, machine
-from common.candidates import Look
+from common import machine, source_candidates
 from common.errors import SettingsInvalid, SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, RuleState
 from common.routes import Place
 from common.settings import load
+from common.source_candidates import SourceSnapshot
 from common.topics import Topic
-from replicator.choice import Choice, first_near, only
-from replicator.health import Health, judged
-from replicator.same import Placed, held
+from replicator.health import Health, evaluate
+from replicator.source_selection import SourceSelection, first_within_threshold, inspect_single_source
+from replicator.tail_comparison import TailRecord, compare_tail
 
 PLACE = Place("t", 0)
 GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "d:1", "REO_SOURCE_MODE": "failover"}
@@ -35,13 +35,13 @@ GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "ord
 ])
 def test_the_first_that_does_not_lag_is_taken(watermarks: dict[int, int], order: list[int], expected: int | None) -> None:
     """In order, and never one that is further behind than the threshold, of 10 here; only the current one is preferred to others."""
-    assert first_near(order, watermarks, 10) == expected
+    assert first_within_threshold(order, watermarks, 10) == expected
 
 
 @given(st.dictionaries(st.integers(0, 5), st.integers(0, 50), min_size=1), st.permutations(range(6)), st.integers(0, 20))
 def test_there_always_is_one_that_does_not_lag(watermarks: dict[int, int], order: list[int], threshold: int) -> None:
     """The furthest is behind nobody: with candidates there is a choice, and it is near the furthest."""
-    chosen = first_near(order, watermarks, threshold)
+    chosen = first_within_threshold(order, watermarks, threshold)
     assert chosen is not None
     assert max(watermarks.values()) - watermarks[chosen] <= threshold
 
@@ -58,14 +58,14 @@ def test_there_always_is_one_that_does_not_lag(watermarks: dict[int, int], order
 ])
 def test_a_run_is_ended_only_when_another_candidate_answers(watermarks: dict[int, int | None], expected: str | None) -> None:
     """Where nobody answers the run goes on and waits, as with one cluster."""
-    assert judged(watermarks, 0, 10) == expected
+    assert evaluate(watermarks, 0, 10) == expected
 
 
 def test_the_first_candidate_is_chosen_by_chance_when_that_is_asked_for() -> None:
     """Any of them can be the first with `source.randomize_initial`; without it, it always is the first that is named."""
     def firsts(wanted: str) -> set[int]:
         settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_RANDOMIZE_INITIAL": wanted})
-        return {Choice(settings, random.Random(seed), lambda: None).initial for seed in range(30)}
+        return {SourceSelection(settings, random.Random(seed), lambda: None).initial for seed in range(30)}
     assert firsts("true") == {0, 1, 2}
     assert firsts("false") == {0}
 
@@ -74,16 +74,16 @@ def test_a_process_that_is_started_again_knows_the_candidate_and_counts_on(tmp_p
     """`source.max_failovers` is the service's: a restart of stage one between two changes does not allow one more. Without a memory nothing is known."""
     settings = load(GOOD | {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;c:1", "REO_SOURCE_MAX_FAILOVERS": "1"})
 
-    def begun(memory: Path | None = tmp_path / "source") -> Choice:
-        return Choice(settings, random.Random(1), lambda: None, memory)
+    def begun(memory: Path | None = tmp_path / "source") -> SourceSelection:
+        return SourceSelection(settings, random.Random(1), lambda: None, memory)
     first = begun()
-    first._take(0)
-    first._take(1)
+    first._switch_to(0)
+    first._switch_to(1)
     again = begun()
     assert (again.current, again.failovers) == (1, 1)
-    again._take(1)
+    again._switch_to(1)
     with pytest.raises(SourceRefused, match=r"source\.max_failovers=1 does not allow"):
-        again._take(2)
+        again._switch_to(2)
     assert (begun(None).current, begun(None).failovers) == (None, 0)
 
 
@@ -94,10 +94,11 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(monkey
     route, before = settings.routes()[0], Topic("orders", "one", 1, "cluster")
     sources = {route: replace(before, topic_id="two") if made_again else before}
     place = route.source(0)
-    monkeypatch.setattr(candidates, "look", lambda _, known=None: Look(settings, known or sources, {place: 0}, {place: 3}, {place: 3}))
+    monkeypatch.setattr(source_candidates, "take_snapshot",
+                        lambda _, known=None: SourceSnapshot(settings, known or sources, {place: 0}, {place: 3}, {place: 3}))
     frontiers = {Place(route.intermediate_topic, 0): Frontier(RuleState(9, 1, None), before.identity, 1, "", -1, 0)}
     with pytest.raises(SourceRecreated if made_again else SourceTruncated):
-        only(settings, {route: before}, frontiers)
+        inspect_single_source(settings, {route: before}, frontiers)
 
 
 def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,34 +106,34 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
     now_s = 100.0
     monkeypatch.setattr(machine, "monotonic", lambda: now_s)
-    choice = Choice(settings, random.Random(1), lambda: None)
-    choice.current = 0
-    health = Health(settings, choice)
-    assert health.judge({0: 0, 1: 5000}) == "lagging"
-    assert health.judge({0: 0, 1: 5000}) is None
-    assert health.judge({0: None, 1: 5000}) == "lost"
+    selection = SourceSelection(settings, random.Random(1), lambda: None)
+    selection.current = 0
+    health = Health(settings, selection)
+    assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
+    assert health.evaluate_round({0: 0, 1: 5000}) is None
+    assert health.evaluate_round({0: None, 1: 5000}) == "lost"
     now_s += 0.4
-    assert health.judge({0: 0, 1: 5000}) == "lagging"
-    choice.refused = {1}
+    assert health.evaluate_round({0: 0, 1: 5000}) == "lagging"
+    selection.refused = {1}
     now_s += 0.4
-    assert health.judge({0: 0, 1: 5000}) is None
-    assert health.judge({0: None, 1: 5000}) is None
+    assert health.evaluate_round({0: 0, 1: 5000}) is None
+    assert health.evaluate_round({0: None, 1: 5000}) is None
 
 
-def placed(*offsets: int) -> list[Placed]:
+def placed(*offsets: int) -> list[TailRecord]:
     """Records whose content is their offset."""
-    return [Placed(offset, (b"%d" % offset, b"", [], offset)) for offset in offsets]
+    return [TailRecord(offset, (b"%d" % offset, b"", [], offset)) for offset in offsets]
 
 
-def moved(records: list[Placed], by: int) -> list[Placed]:
+def moved(records: list[TailRecord], by: int) -> list[TailRecord]:
     """The same records at other offsets."""
-    return [Placed(record.offset + by, record.content) for record in records]
+    return [TailRecord(record.offset + by, record.content) for record in records]
 
 
 def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
     """Offsets at the destination are others, the stretches may be of different length, and gaps are legal on either side."""
-    assert held(PLACE, moved(placed(3, 5, 6, 9), 100), placed(5, 6, 9), 9) == 3
-    assert held(PLACE, placed(9), placed(3, 5, 6, 9), 9) == 1
+    assert compare_tail(PLACE, moved(placed(3, 5, 6, 9), 100), placed(5, 6, 9), 9) == 3
+    assert compare_tail(PLACE, placed(9), placed(3, 5, 6, 9), 9) == 1
 
 
 @pytest.mark.parametrize(("there", "why"), [
@@ -143,13 +144,13 @@ def test_two_ends_are_walked_backwards_as_far_as_both_go() -> None:
     (placed(3, 5, 7, 9), "at offset 7 is not the one that was copied"),
     (placed(4, 5, 6, 9), "at offset 4 is not the one that was copied"),
     (placed(3, 6, 9), "at offset 3 is not the one that was copied"),
-    ([*placed(3, 5, 6), Placed(9, (b"9", b"", [("h", b"")], 9))], "at offset 9 is not the one that was copied"),
-    ([*placed(3, 5, 6), Placed(9, (b"9", b"", [], 8))], "at offset 9 is not the one that was copied"),
+    ([*placed(3, 5, 6), TailRecord(9, (b"9", b"", [("h", b"")], 9))], "at offset 9 is not the one that was copied"),
+    ([*placed(3, 5, 6), TailRecord(9, (b"9", b"", [], 8))], "at offset 9 is not the one that was copied"),
 ])
-def test_a_difference_is_refused(there: list[Placed], why: str) -> None:
+def test_a_difference_is_refused(there: list[TailRecord], why: str) -> None:
     """Another record, a missing one, the right ones at other offsets, other headers, another timestamp."""
     with pytest.raises(SourceRefused, match=why):
-        held(PLACE, placed(3, 5, 6, 9), there, 9)
+        compare_tail(PLACE, placed(3, 5, 6, 9), there, 9)
 
 
 def test_candidates_are_separated_by_semicolons() -> None:

@@ -13,7 +13,7 @@ import pytest
 from common import client_options, kafka_clients, spark_options
 from common.client_options import GUARDED, SWITCH
 from common.errors import SettingsInvalid
-from common.kafka_clients import Lost
+from common.kafka_clients import LossCounter
 from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
@@ -95,12 +95,12 @@ def test_what_an_exact_copy_stands_on_is_guarded() -> None:
 def own_options(monkeypatch: pytest.MonkeyPatch, loaded: Settings) -> dict[str, dict[str, Any]]:
     """What each of the four clients is given, and Spark."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(kafka_clients, "_in_use", kafka_clients.Clients(*[cast(Any, made.append)] * 3))
+    monkeypatch.setattr(kafka_clients, "_factories", kafka_clients.ClientFactories(*[cast(Any, made.append)] * 3))
     kafka_clients.stage_two_consumer(loaded, 0)
-    kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, Lost("x"))
+    kafka_clients.transactional_producer(loaded, 0, "a", 1_000_000, LossCounter("x"))
     java = [{name.removeprefix("kafka.").lower(): value for name, value in options.items()}
             for options in (source.options(loaded, {Place("orders", 0): 0}), intermediate.options(loaded, 1_048_588))]
-    return dict(zip(GUARDED, [*java, *made, session.configuration(loaded, 1)], strict=True))
+    return dict(zip(GUARDED, [*java, *made, session.build_configuration(loaded, 1)], strict=True))
 
 
 def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Cluste
     assert service.ends(STOP_S) == 2
     refused = [line for line in service.errors if "SettingsInvalid" in line]
     assert len(refused) == 1
-    assert "the value of fetch.max.bytes: Not a number of type INT: look at source.consumer_options" in refused[0]
+    assert "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options" in refused[0]
 
 
 def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: Start) -> None:

@@ -74,7 +74,7 @@ def test_stage_one_runs_on_any_engine(clusters: Clusters, topic: str, start: Sta
     service = start(topic, "deduplicator")
     frontiers_are_made(service, 1)
     engine = ByHand(clusters, topic)
-    stage.work(load(service.environment, arguments={"stop_at_end": "true"}), lambda: False, lambda *_: engine)
+    stage.run_stage(load(service.environment, arguments={"stop_at_end": "true"}), lambda: False, lambda *_: engine)
     assert len(engine.plans) == 2
     assert engine.plans[0].epoch != engine.plans[1].epoch
     assert engine.asked > 1

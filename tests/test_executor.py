@@ -32,7 +32,7 @@ GIVEN = {"SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078", "SP
 
 def test_the_command_line_is_that_of_sparks_own_image() -> None:
     """Options in the order of their numbers, the heap, the class path with what was put before it, and each argument of KubernetesExecutorBackend."""
-    words = executor.command(GIVEN | {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in reversed(range(12))} | {"SPARK_CLASSPATH": "/mine.jar"})
+    words = executor.build_command(GIVEN | {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in reversed(range(12))} | {"SPARK_CLASSPATH": "/mine.jar"})
     assert [word for word in words if word.startswith("-Dn=")] == [f"-Dn={number}" for number in range(12)]
     assert words[-15:] == [executor.MAIN, "--driver-url", GIVEN["SPARK_DRIVER_URL"], "--executor-id", "1", "--cores", "4", "--app-id", "spark-1",
                            "--hostname", "10.0.0.8", "--resourceProfileId", "0", "--podName", "reo-exec-1"]
@@ -50,7 +50,7 @@ def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     said = json.loads(line)["event"] if form == "json" else line
-    assert "started by Spark in its pods on Kubernetes" in said
+    assert "Spark starts `reo executor` in its pods on Kubernetes" in said
     assert "SPARK_APPLICATION_ID, SPARK_EXECUTOR_POD_IP" in said
     assert "SPARK_DRIVER_URL" not in said
 

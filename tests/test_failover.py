@@ -1,4 +1,4 @@
-"""Identical upstreams: three real brokers that are fed alike, and a copy that goes on when the one it is made from is lost or falls behind.
+"""Identical source clusters: three real brokers that are fed alike, and a copy that goes on when the one it is made from is lost or falls behind.
 
 A broker that a test harmed is well again at its end. Each test has a topic of its own; what the candidates have is compared with the copy by the judge.
 """

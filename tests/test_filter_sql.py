@@ -32,11 +32,11 @@ from common.errors import SettingsInvalid
 from common.routes import Route
 from common.settings import load
 from common.topics import Topic
-from replicator import condition, session, wrap
-spark = session.start(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
+from replicator import session, sql_filter, wrap
+spark = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
 for asked in sys.argv[1:]:
     try:
-        condition.check(spark, asked)
+        sql_filter.check_condition(spark, asked)
         print("taken")
     except SettingsInvalid as refused:
         print(refused)
@@ -49,9 +49,9 @@ ASKED = {
     "value >": "PARSE_SYNTAX_ERROR",
     "key": "FILTER_NOT_BOOLEAN",
     "count(*) > 1": "INVALID_WHERE_CONDITION",
-    "rand() > 0.5": "different things of the same record",
-    "uuid() = 'x'": "different things of the same record",
-    "(select 1) = 1": "different things of the same record",
+    "rand() > 0.5": "different results for the same record",
+    "uuid() = 'x'": "different results for the same record",
+    "(select 1) = 1": "different results for the same record",
 }
 """Conditions, and a part of what is said of them."""
 

@@ -24,11 +24,11 @@ from common.records import checksum
 from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
-from replicator.choice import Choice
 from replicator.clients import Clients
-from replicator.history import Copied, check_history
+from replicator.history import LastCopied, check_history
 from replicator.plan import Planner
 from replicator.run import Engine
+from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, unique
@@ -49,7 +49,7 @@ class Copies:
 
 def planner(settings: Settings) -> Planner:
     """As stage one makes it."""
-    return Planner(settings, Clients(settings), Choice(settings, random.Random(1), lambda: None), Pulse("replicator"), lambda: False)
+    return Planner(settings, Clients(settings), SourceSelection(settings, random.Random(1), lambda: None), Pulse("replicator"), lambda: False)
 
 
 def watched(settings: Settings) -> tuple[Stage, Watch]:
@@ -58,7 +58,7 @@ def watched(settings: Settings) -> tuple[Stage, Watch]:
     assert plan is not None
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
     watch = Watch(plan.settings, stage.clients, plan)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
     return stage, watch
 
 
@@ -121,7 +121,7 @@ def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> N
 def test_a_source_that_lost_records_is_a_stop_while_a_run_lives(copies: Copies) -> None:
     """What watched before the loss compares what was copied by then, when it has not seen the source for a while or sees another leader."""
     with pytest.raises(SourceTruncated, match="another record at offset"):
-        copies.stage._look(copies.watch)
+        copies.stage._check_run(copies.watch)
 
 
 def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1) -> None:
@@ -130,7 +130,7 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
                      "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
     consumer = reader(settings.source, settings)
     try:
-        check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): Copied(last, max(frontier, last.source_offset))})
+        check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))})
     finally:
         consumer.close()
 

@@ -137,7 +137,7 @@ PLACE, AT_SOURCE = Place("copy-proxy", 0), Place("orders", 0)
 EPOCH = 1000
 
 
-NO_CLIENTS = SimpleNamespace(destination_admin=None, source_admin=None, source_reader=None, notes=SimpleNamespace(write=lambda *_: None))
+NO_CLIENTS = SimpleNamespace(destination_admin=None, source_admin=None, source_reader=None, read_up_to_writer=SimpleNamespace(write=lambda *_: None))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_hole_that_stays_ends_the_run_also_under_load(watch: tuple[Watch, Simp
     verdicts = {}
     for number in range(20):
         clock.now += 0.5
-        verdicts[number] = follows.verdict(seen(follows, number, RuleState(41, EPOCH, Link(41, 1, 1), Hole(43, 60 + number))))
+        verdicts[number] = follows.find_event(seen(follows, number, RuleState(41, EPOCH, Link(41, 1, 1), Hole(43, 60 + number))))
     assert [number for number, verdict in verdicts.items() if verdict == "hole"] == list(range(int(HOLE_S / 0.5) + 1, 20))
 
 
@@ -182,4 +182,4 @@ def test_other_holes_end_no_run(watch: tuple[Watch, SimpleNamespace], rule: Any)
     follows, clock = watch
     for number in range(20):
         clock.now += 0.5
-        assert follows.verdict(seen(follows, number, rule(number))) is None
+        assert follows.find_event(seen(follows, number, rule(number))) is None

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from common.kafka_clients import Lost
+from common.kafka_clients import LossCounter
 from common.pulse import Pulse
 from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
 from faults.proxied import proxied
@@ -39,7 +39,7 @@ class Story:
         self.cluster, self.proxy, self.topic = cluster, proxy, cluster.create(topic, 1)
         self.group = Consumer({"bootstrap.servers": cluster.address, "group.id": topic, "isolation.level": "read_committed", "log_level": 0})
 
-    def producer(self, letter: str, lost: Lost | None = None) -> Producer:
+    def producer(self, letter: str, lost: LossCounter | None = None) -> Producer:
         """A client; its transactions outlive the test, so that no time-out ends one."""
         told = {"logger": lost, "log_level": 6} if lost else {"log_level": 0}
         name = f"{self.topic}-{letter}"
@@ -146,8 +146,8 @@ def test_without_the_defence_a_late_commit_makes_duplicates(story: Story) -> Non
 def producer_pair(story: Story) -> ProducerPair:
     """Our two producers, initialised; b is the first to have its turn."""
     def producer(letter: str) -> TransactionalProducer:
-        lost = Lost(f"late-{letter}")
-        return TransactionalProducer(partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.by)
+        lost = LossCounter(f"late-{letter}")
+        return TransactionalProducer(partial(story.producer, letter, lost), ANSWER_S, Pulse("test"), lost.count_losses)
     pair = ProducerPair(producer("a"), producer("b"))
     pair.initialise()
     return pair

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from common.logs import Line, set_up
 from common.settings import load
 from reo.demo.broker import free_port
-from replicator.run import reason
+from replicator.run import describe_failure
 
 
 def made(message: str, *arguments: object, facts: dict[str, Any] | None = None, failing: bool = False) -> logging.LogRecord:
@@ -91,5 +91,5 @@ def test_a_failed_query_says_what_has_to_be_mended() -> None:
     """Java wraps a cause in several exceptions that say only that something failed: the line has the first and the innermost."""
     class Failed(Exception):
         _cause = "Failed to create\n\nJVM stacktrace:\norg.Failed: it\n\tat a.b\nCaused by: org.Login: no\n\tat c.d\nCaused by: org.Jwt: malformed\n\tat e.f\n"
-    assert reason(Failed("Failed to create\n\nJVM stacktrace:\n\tat x.y")) == "Failed to create <- org.Jwt: malformed"
-    assert reason(ValueError("alone")) == "alone"
+    assert describe_failure(Failed("Failed to create\n\nJVM stacktrace:\n\tat x.y")) == "Failed to create <- org.Jwt: malformed"
+    assert describe_failure(ValueError("alone")) == "alone"

@@ -6,9 +6,9 @@ from typing import NamedTuple, cast
 
 from prometheus_client import REGISTRY
 
-from common import candidates, topics
-from common.candidates import Look
+from common import source_candidates, topics
 from common.settings import load
+from common.source_candidates import SourceSnapshot
 from replicator.run import Engine, Plan
 from replicator.stage import Stage
 from replicator.watch import Watch
@@ -49,19 +49,19 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     producer.flush(30)
     assert (clusters.source.ends(topic), clusters.source.ends(topic, stable=True)) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
-        assert stage._look(watch) is None
+        assert stage._check_run(watch) is None
     lag, open_s = seen(topic)
     assert (lag, bool(open_s)) == (RECORDS, True)
-    assert watch.gets_on(), "there is nothing that stage one could do"
-    look = candidates.look(on)
-    assert isinstance(look, Look)
-    assert (look.watermark, sum(look.ends.values())) == (0, RECORDS)
+    assert watch.is_progressing(), "there is nothing that stage one could do"
+    snapshot = source_candidates.take_snapshot(on)
+    assert isinstance(snapshot, SourceSnapshot)
+    assert (snapshot.stable_end_sum, sum(snapshot.ends.values())) == (0, RECORDS)
     assert reo(clusters, topic, "lag").stdout.split()[-6:] == [str(RECORDS), "?", "0", "0.0", str(RECORDS), "?"]
     assert f"{topic}-0 at the source: a transaction is open from offset 0 on" in reo(clusters, topic, "status").stdout
     producer.abort_transaction(30)
     until(lambda: clusters.source.no_transaction_is_open(topic), "it is aborted")
-    assert stage._look(watch) is None
-    watch.moved_at = dict.fromkeys(watch.moved_at, 0.0)
-    assert stage._look(watch) is None
+    assert stage._check_run(watch) is None
+    watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
+    assert stage._check_run(watch) is None
     assert seen(topic) == Seen(0, 0)
     assert "a transaction is open" not in reo(clusters, topic, "status").stdout

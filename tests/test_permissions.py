@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import AclBinding, NewPartitions
 
-from common.permissions import PERMISSIONS, STAGES, Command, Permission, needed
+from common.permissions import PERMISSIONS, STAGES, Command, Permission, list_needed
 from common.settings import load
 from tests.authorized import Authorized, acl
 from tests.conftest import Start, unique
@@ -36,7 +36,7 @@ KINDS = {"Topic": "TOPIC", "Group": "GROUP", "TransactionalId": "TRANSACTIONAL_I
 OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS", "AlterConfigs": "ALTER_CONFIGS"}
 COMMANDS = tuple(dict.fromkeys(command for row in PERMISSIONS for command in row.commands))
 PRINCIPALS = {command: re.sub(r"\W+", "-", command) for command in COMMANDS} | {"run": "run"}
-CASES = [(command, row) for command in COMMANDS for row in needed([command])]
+CASES = [(command, row) for command in COMMANDS for row in list_needed([command])]
 
 
 @dataclass
@@ -107,7 +107,7 @@ def topics_of_cases(stand: Stand) -> dict[str, str]:
             for made in (name, f"{name}-proxy"):
                 stand.destination.cluster.create(made, PARTITIONS + (state == "there"), **({"max_message_bytes": "2000000"} if made != name else {}))
         for command in COMMANDS:
-            stand.allow(name, PRINCIPALS[command], [row for row in needed([command]) if state != "there" or row.operation not in ("Create", "Alter")])
+            stand.allow(name, PRINCIPALS[command], [row for row in list_needed([command]) if state != "there" or row.operation not in ("Create", "Alter")])
     return names
 
 
@@ -143,7 +143,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
     stand.destination.cluster.create(f"{topic}-parked", 1)
     stand.destination.cluster.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000000")
     for command in COMMANDS:
-        stand.allow(topic, PRINCIPALS[command], [row for row in needed([command]) if row.operation not in ("Create", "Alter")])
+        stand.allow(topic, PRINCIPALS[command], [row for row in list_needed([command]) if row.operation not in ("Create", "Alter")])
     stand.source.cluster.write(topic, spread(range(RECORDS), PARTITIONS))
     one = start(topic, "replicator", environment=stand.environment(topic, PRINCIPALS["run replicator"]))
     two = start(topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"]))
@@ -172,7 +172,7 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
 def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic: str, start: Start) -> None:
     """One principal for both stages, which makes the topics, and later adds the partition that the source got."""
     stand.source.cluster.create(topic, PARTITIONS)
-    stand.allow(topic, "run", needed(STAGES))
+    stand.allow(topic, "run", list_needed(STAGES))
     stand.source.cluster.write(topic, spread(range(RECORDS), PARTITIONS))
     environment = stand.environment(topic, "run")
     service = start(topic, environment=environment)
@@ -192,8 +192,8 @@ def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic
 def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> None:
     """Two ACLs less: one error (12) has both, and what cannot be seen for want of them is called so; with them nothing is wrong, and nothing was made."""
     stand.source.cluster.create(topic, PARTITIONS)
-    lacking = [row for row in needed(STAGES) if row.operation == "Read" and row.named_by in ("source.topic", "application")]
-    stand.allow(topic, "run", [row for row in needed(STAGES) if row not in lacking])
+    lacking = [row for row in list_needed(STAGES) if row.operation == "Read" and row.named_by in ("source.topic", "application")]
+    stand.allow(topic, "run", [row for row in list_needed(STAGES) if row not in lacking])
     refused = stand.run(topic, "check", "run")
     assert refused.returncode == 12
     error, = (line for line in refused.stdout.splitlines() if line.startswith("error"))
@@ -213,7 +213,7 @@ def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> No
 def test_what_is_taken_away_from_a_running_stage_two_is_named(stand: Stand, topic: str, start: Start, named_by: str, operation: str) -> None:
     """The service ends with 12 and the name of what is missing, as soon as it needs it: it does not try again for ever."""
     stand.source.cluster.create(topic, PARTITIONS)
-    stand.allow(topic, "run", needed(STAGES))
+    stand.allow(topic, "run", list_needed(STAGES))
     service = start(topic, "deduplicator", environment=stand.environment(topic, "run"))
     frontiers_are_made(service, PARTITIONS)
     row = next(row for row in PERMISSIONS if (row.named_by, row.operation) == (named_by, operation))

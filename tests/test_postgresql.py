@@ -58,10 +58,10 @@ def test_the_server_is_stopped_at_once_during_the_work(clusters: Clusters, topic
             feed(clusters, topic, topic, batch[part * RECORDS:(part + 1) * RECORDS])
             if part < 3:
                 until(lambda part=part: len(server.offsets(topic)) > part * RECORDS, "records flow")  # type: ignore[misc]
-                waits = service.log.count("the database is waited for")  # before: the worker can have noticed, and said it once, when the server is down
+                waits = service.log.count("waiting for the database")  # before: the worker can have noticed, and said it once, when the server is down
                 server.stop_at_once()
                 feed(clusters, topic, topic, batch[:10])
-                until(lambda waits=waits: service.log.count("the database is waited for") > waits, "the worker has noticed")  # type: ignore[misc]
+                until(lambda waits=waits: service.log.count("waiting for the database") > waits, "the worker has noticed")  # type: ignore[misc]
                 server.start()
         arrived(server, topic, 4 * RECORDS)
         assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 0

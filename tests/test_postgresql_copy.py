@@ -144,7 +144,7 @@ def test_a_schema_without_a_database_is_refused() -> None:
 def test_permissions_of_topics_are_not_asked_for() -> None:
     """With tables there is no destination topic, and no transactional id."""
     assert tables.named(load(TO_TABLES))
-    named = [{row.named_by for row in permissions.needed(permissions.STAGES, to_tables)} for to_tables in (False, True)]
+    named = [{row.named_by for row in permissions.list_needed(permissions.STAGES, to_tables)} for to_tables in (False, True)]
     assert named[0] - named[1] == {"destination.topic", "application-"}
 
 

@@ -141,11 +141,11 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
     assert plan is not None
     assert set(plan.starts.values()) == {RECORDS}
     if stop_at_end:
-        assert stage._complete(plan)
-        stage._write_down(plan)
+        assert stage._is_complete(plan)
+        stage._write_read_up_to(plan)
     else:
         watch = Watch(settings, stage.clients, plan)
-        until(lambda: stage._look(watch) is None and service.metric("reo_frontier_offset") == 14, "the watch has it written down")
+        until(lambda: stage._check_run(watch) is None and service.metric("reo_frontier_offset") == 14, "the watch has it written down")
     assert service.metric("reo_frontier_offset") == 14
     place = TopicPartition(topic, 0, 15)
     clusters.source.admin.delete_records([place])[place].result()

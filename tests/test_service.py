@@ -143,7 +143,7 @@ settings = load(os.environ)
 copied = threading.Event()
 two = threading.Thread(target=worker.run, args=(settings, 0, copied.is_set))
 two.start()
-stage.work(settings, lambda: False)
+stage.run_stage(settings, lambda: False)
 copied.set()
 two.join()
 """

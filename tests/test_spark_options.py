@@ -10,7 +10,7 @@ import yaml
 
 from common.settings import is_ours, load
 from common.spark_options import SETTING
-from replicator import masters, session
+from replicator import session, spark_master
 from tests.test_client_options import refusal
 from tests.test_settings import GOOD
 
@@ -51,7 +51,7 @@ def test_what_is_no_option_of_sparks(tmp_path: Path, option: str) -> None:
 def test_raw_options_win_wherever_tasks_run(master: str) -> None:
     """And what reo gives besides stays."""
     given = GOOD | KUBERNETES | {"REO_REPLICATOR_MASTER": master, f"{ENVIRONMENT}spark_driver_host": "10.0.0.7", f"{ENVIRONMENT}spark_task_maxFailures": "3"}
-    told = session.configuration(load(given), 1)
+    told = session.build_configuration(load(given), 1)
     assert (told["spark.driver.host"], told["spark.task.maxFailures"], told["spark.speculation"]) == ("10.0.0.7", "3", "false")
     assert told["spark.master"] == (master or "local[8]")
 
@@ -59,15 +59,15 @@ def test_raw_options_win_wherever_tasks_run(master: str) -> None:
 @pytest.mark.parametrize("partitions", [1, 3, 4, 5, 64])
 def test_one_executor_alone_has_a_core_for_each_partition(partitions: int) -> None:
     """On Kubernetes, when the other one is lost."""
-    told = masters.configuration(load(GOOD | KUBERNETES), partitions)
+    told = spark_master.build_configuration(load(GOOD | KUBERNETES), partitions)
     assert int(told["spark.executor.cores"]) >= partitions
     assert int(told["spark.executor.cores"]) * int(told["spark.executor.instances"]) >= partitions * 2 - 1
 
 
 def test_jars_are_shipped_to_a_standalone_cluster_only() -> None:
     """In pods they are on the image's class path, and there is no folder to write to."""
-    assert "spark.jars" in masters.configuration(load(GOOD | {"REO_REPLICATOR_MASTER": "spark://host:7077"}), 1)
+    assert "spark.jars" in spark_master.build_configuration(load(GOOD | {"REO_REPLICATOR_MASTER": "spark://host:7077"}), 1)
     for given in ({}, KUBERNETES):
-        told = masters.configuration(load(GOOD | given), 1)
+        told = spark_master.build_configuration(load(GOOD | given), 1)
         assert "spark.jars" not in told
         assert "spark-sql-kafka" in told["spark.driver.extraClassPath"]

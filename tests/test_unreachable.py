@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from common import kafka_clients
 from common.errors import ClusterUnreachable
 from common.settings import load
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 from reo.demo.broker import free_port
 from tests.commands import reo_with
 from tests.kafka import ROOT
@@ -96,15 +96,15 @@ def test_make_setup_leaves_the_command(tmp_path: Path) -> None:
 def test_a_silent_address_is_asked_once_whether_it_speaks_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who stands still is waited for, and the question takes seconds; who has answered before is not asked at all."""
     asked: list[str] = []
-    monkeypatch.setattr(kafka_clients, "_in_use", kafka_clients._in_use._replace(speaks_tls=lambda address: bool(asked.append(address))))
-    monkeypatch.setattr(kafka_clients, "_answered_or_asked", set())
+    monkeypatch.setattr(kafka_clients, "_factories", kafka_clients._factories._replace(speaks_tls=lambda address: bool(asked.append(address))))
+    monkeypatch.setattr(kafka_clients, "_known_addresses", set())
     silent, was_there = (Cluster("source", address, load(GOOD).source.security) for address in ("silent:1", "was-there:1"))
 
     def nothing() -> None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
     client = SimpleNamespace(poll=lambda _: None)
-    assert kafka_clients.once_reachable(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
+    assert kafka_clients.ask_cluster(was_there, client, 0, lambda: "an answer") == "an answer"  # type: ignore[arg-type]
     for cluster in (silent, was_there, silent):
         with pytest.raises(ClusterUnreachable, match=cluster.bootstrap_servers):
-            kafka_clients.once_reachable(cluster, client, 0, nothing)  # type: ignore[arg-type]
+            kafka_clients.ask_cluster(cluster, client, 0, nothing)  # type: ignore[arg-type]
     assert asked == ["silent:1"]

@@ -1,4 +1,4 @@
-"""Identical upstreams: one candidate after the other dies or stands still, while all are fed alike and the copy goes from one to the next.
+"""Identical source clusters: one candidate after the other dies or stands still, while all are fed alike and the copy goes from one to the next.
 
 The feed is this story's own: every candidate has a producer that does not give up, so one that was away gets what it missed, in the same order.
 """

@@ -55,8 +55,8 @@ class Witness(threading.Thread):
         """Read on."""
         while not self.over.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
-                if message.error() is None and positions.read_up_to_of(message) is None:
-                    self.came[message.partition()].append(positions.origin_of(message).source_offset)
+                if message.error() is None and positions.parse_read_up_to(message) is None:
+                    self.came[message.partition()].append(positions.parse_origin(message).source_offset)
         self.consumer.close()
 
     def lost_by_highest_seen(self) -> int:
@@ -143,7 +143,7 @@ def committed(run: Run) -> dict[Place, Committed]:
     """The group's commits."""
     consumer = Consumer({"bootstrap.servers": run.clusters.destination.address, "group.id": f"reo-{run.topic}", "log_level": 0})
     try:
-        return positions.committed(consumer, [Place(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)], PATIENCE_S)
+        return positions.read_commits(consumer, [Place(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)], PATIENCE_S)
     finally:
         consumer.close()
 

@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from common import tables
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, once_reachable, translate
+from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, translate
 from common.settings import Settings
-from common.upstreams import Cluster
+from common.source_clusters import Cluster
 from reo.checks.findings import Finding, failed, ok, warning
 
 API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
@@ -64,7 +64,7 @@ def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription
     def describe() -> ClusterDescription:
         answer = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
         return ClusterDescription(answer.cluster_id, len(answer.nodes), _read_broker_settings(client, answer.nodes[0].id))
-    return once_reachable(cluster, client, timeout_s, describe)
+    return ask_cluster(cluster, client, timeout_s, describe)
 
 
 def _read_broker_settings(client: AdminClient, broker: int) -> dict[str, str] | None:

@@ -16,7 +16,7 @@ from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnf
 from common.postgresql import Session
 from common.routes import Place, Route
 from common.settings import Settings
-from common.tables import CONNECTION, FRONTIERS, SCHEMA, wrong_name
+from common.tables import CONNECTION, FRONTIERS, SCHEMA, name_error
 from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.rows import COLUMNS
 from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
@@ -85,8 +85,8 @@ class Database:
     def _is_fit(self, name: str) -> bool:
         """Whether the table exists; TopicsUnfit or AccessRefused when it cannot be used."""
         table = postgresql.table(self.settings, name)
-        if name != FRONTIERS and wrong_name(name):
-            raise TopicsUnfit(wrong_name(name))
+        if name != FRONTIERS and name_error(name):
+            raise TopicsUnfit(name_error(name))
         if not self._query(f"looking up the table {name}", lambda session: postgresql.is_there(session, table)):
             return False
         qualified_name = table.as_string(self.session)

@@ -4,7 +4,7 @@ While the service does not run, the check calls stage two's own start (`deduplic
 compares them with the destination's last records, and tells where a copy without a frontier would begin. What it would
 commit is only printed. While the service runs, the last records change, and its start has checked them: then only the
 frontiers are read. In both cases stage one's check follows: does the source still have the next records
-(`replicator.choice`).
+(`replicator.source_selection`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from common import candidates, positions
+from common import positions, source_candidates
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
 from common.group import Group
@@ -26,7 +26,7 @@ from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
 from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
-from replicator import choice, same
+from replicator import source_selection, tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -104,20 +104,20 @@ def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers:
     about = "source behind the frontier"
     if not settings.failover:
         try:
-            choice.only(settings, dict(sources), frontiers)
+            source_selection.inspect_single_source(settings, dict(sources), frontiers)
             yield ok(about, "it is the topic that was copied, and has all records that are not copied yet")
         except ReoError as error:
             yield failed(about, error)
         return
     refused = 0
-    for cluster, candidate in zip(settings.sources, candidates.looks(settings), strict=True):
+    for cluster, candidate in zip(settings.sources, source_candidates.take_snapshots(settings), strict=True):
         about = f"source candidate {cluster.bootstrap_servers}"
         try:
             if isinstance(candidate, ReoError):
                 raise candidate
-            choice.check_offsets(candidate, frontiers)
-            choice.check_history(candidate, frontiers)
-            yield ok(about, f"has the copy's last records ({same.check(candidate, frontiers, lambda: None)} compared)")
+            source_selection.check_offsets(candidate, frontiers)
+            source_selection.check_history(candidate, frontiers)
+            yield ok(about, f"has the copy's last records ({tail_comparison.compare_tails(candidate, frontiers, lambda: None)} compared)")
         except ReoError as error:
             is_final = isinstance(error, Stop) and not isinstance(error, ClusterUnreachable)
             refused += is_final
