@@ -50,7 +50,7 @@ def _access(side: str) -> tuple[Setting, ...]:
         Setting(f"{side}.sasl_mechanism", "text", "", "With `SASL_…`.", choices=("", *MECHANISMS)),
         Setting(f"{side}.sasl_username", "text", "", "With `SASL_…`; the client id with OAUTHBEARER."),
         Setting(f"{side}.sasl_password", "secret", "", "With `SASL_…`; the client secret with OAUTHBEARER."),
-        Setting(f"{side}.sasl_oauth_token_url", "text", "", "Where OAUTHBEARER's tokens are had (client-credentials grant)."),
+        Setting(f"{side}.sasl_oauth_token_url", "text", "", "OAuth token endpoint URL (client-credentials grant)."),
         Setting(f"{side}.sasl_oauth_scope", "text", "", "The scope that is asked for."),
         Setting(f"{side}.ssl_ca_file", "text", "", "PEM file of the authorities that are trusted. Default: the system's (stage two) and Java's (stage one)."),
         Setting(f"{side}.ssl_certificate_file", "text", "", "PEM file of our own certificate and its chain, where the brokers ask for one."),

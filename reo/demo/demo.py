@@ -1,7 +1,7 @@
 """`make demo`: the main job, on this machine, with everything real, and a verdict that is earned.
 
 Two brokers are started, the flights are written to one, the service copies them to the other while its stages are killed again
-and again, and then every record of the destination is held against the source. Exit code 0 only when the copy is exact and every planned kill
+and again, and then the destination is compared with the source, record by record. Exit code 0 only when the copy is exact and every planned kill
 happened. Whatever was started is stopped, also on Ctrl-C.
 """
 
