@@ -210,6 +210,9 @@ def check_offsets(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
         if snapshot.ends[place] <= frontier.rule.frontier:
             raise Behind(f"{place} ends there at offset {snapshot.ends[place]}, and records up to {frontier.rule.frontier} were copied: "
                          "it is behind, was truncated, or was recreated")
+        if frontier.last_record and snapshot.stable_ends[place] <= frontier.last_record.source_offset:
+            raise Behind(f"{place} has an open transaction there at offset {snapshot.stable_ends[place]}, and the record at offset "
+                         f"{frontier.last_record.source_offset} was copied: it is behind, or it lost the end of that transaction")
 
 
 def _check_copyable(snapshot: SourceSnapshot, prepared: SourceTopics, frontiers: Frontiers, on_progress: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,13 @@ from hypothesis import strategies as st
 
 from common import machine, source_candidates
 from common.errors import SettingsInvalid, SourceRecreated, SourceRefused, SourceTruncated
-from common.frontier import Frontier, RuleState
+from common.frontier import Frontier, LastRecord, RuleState
 from common.routes import Place
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from common.topics import Topic
 from replicator.health import Health, evaluate
-from replicator.source_selection import SourceSelection, first_within_threshold, inspect_single_source
+from replicator.source_selection import Behind, SourceSelection, check_offsets, first_within_threshold, inspect_single_source
 from replicator.tail_comparison import TailRecord, compare_tail
 
 PLACE = Place("t", 0)
@@ -99,6 +100,18 @@ def test_a_source_that_is_made_again_between_two_questions_is_called_that(monkey
     frontiers = {Place(route.intermediate_topic, 0): Frontier(RuleState(9, 1, None), before.identity, 1, "", -1, 0)}
     with pytest.raises(SourceRecreated if made_again else SourceTruncated):
         inspect_single_source(settings, {route: before}, frontiers)
+
+
+@pytest.mark.parametrize(("stable_end", "is_behind"), [(9, True), (10, False)])
+def test_a_candidate_whose_transaction_is_open_below_what_was_copied_is_behind(stable_end: int, is_behind: bool) -> None:
+    """Another one had its end already: this one is waited for, and not refused as if it had lost records."""
+    settings = load(GOOD)
+    route, topic = settings.routes()[0], Topic("orders", "one", 1, "cluster")
+    place = route.source(0)
+    snapshot = SourceSnapshot(settings, {route: topic}, {place: 0}, {place: 20}, {place: stable_end})
+    frontiers = {Place(route.intermediate_topic, 0): Frontier(RuleState(9, 1, None), topic.identity, 1, "", -1, 0, LastRecord(9, "checksum"))}
+    with pytest.raises(Behind, match="open transaction there at offset 9") if is_behind else contextlib.nullcontext():
+        check_offsets(snapshot, frontiers)
 
 
 def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.MonkeyPatch) -> None:
