@@ -52,7 +52,7 @@ class End(NamedTuple):
 
 
 def list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool = False,
-           timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
+                 timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The offset of each partition. With `committed_only`, "latest" is the last stable offset: the end for a read_committed consumer.
 
     Raises ClusterUnreachable without an answer in `timeout_s`, like all functions here that list offsets.

@@ -1,4 +1,4 @@
-"""The settings file: TOML, YAML or JSON by dynaconf, INI by the standard library; names in dots, values as they stand there.
+"""The settings file: TOML, YAML or JSON by dynaconf, INI by the standard library; names in dots, values as they are in the file.
 
 What is in the file and cannot be used is an error, never left out: a file of an unknown form, which dynaconf would not read and not
 mention; a name that no setting has; and a text that is no text. `topic: 1_000` is the number 1000 to YAML and `topic: null` is none: what

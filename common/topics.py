@@ -62,7 +62,7 @@ def describe(client: AdminClient, names: Collection[str], timeout_s: float = REQ
 def cluster_id(cluster: Cluster, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> str:
     """The cluster id."""
     return ask_cluster(cluster, client, timeout_s,
-                          lambda: str(client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result().cluster_id))
+                       lambda: str(client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result().cluster_id))
 
 
 def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, Topic]:

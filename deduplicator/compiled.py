@@ -181,7 +181,7 @@ class CompiledBatch:
         if count < 0:
             return None
         next_state = RuleState(raw.frontier, raw.epoch, Link(raw.link_offset, raw.link_batch, raw.link_sequence) if raw.link_offset >= 0 else None,
-                          Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
+                               Hole(raw.hole_first, raw.hole_last) if raw.hole_last >= 0 else None)
         return CompiledDecision(next_state, CompiledRecords(self.fetched_messages, accepted, count), raw.duplicates, raw.stale, raw.holes)
 
     def last_record(self, position: int) -> LastRecord:

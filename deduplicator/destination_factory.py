@@ -21,7 +21,7 @@ BATCH_BYTES_MAX = 1_048_588
 
 
 def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
-         commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
+                      commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
     """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
     if tables.named(settings):
         from deduplicator.postgresql import PostgresqlDestination

@@ -91,7 +91,7 @@ class PartitionStarter:
             topics.prepare(source_candidates.select_answering(self.settings))
             return self.start_partitions(partitions)
         usable = {place: commits[place] for place in partitions
-                if place in commits and commits[place].frontier.destination_topic_id == destinations[place.topic].topic_id}
+                  if place in commits and commits[place].frontier.destination_topic_id == destinations[place.topic].topic_id}
         result = StartedPartitions()
         one_to_one = {self._output(place): commit.frontier for place, commit in usable.items() if self._is_one_to_one(place)}
         result.outputs, surplus = self.frontier_store.check_outputs(one_to_one)
@@ -122,7 +122,7 @@ class PartitionStarter:
             return None
 
     def _create_first_frontiers(self, missing: list[Place], commits: dict[Place, Committed], destinations: Mapping[str, topics.Topic],
-                    result: StartedPartitions) -> None:
+                                result: StartedPartitions) -> None:
         if not missing:
             return
         ends = self.frontier_store.get_end_offsets({output for place in missing for output in self._list_outputs(place, destinations)})
@@ -141,12 +141,12 @@ class PartitionStarter:
                     f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and self.is_recoverable else 'Copy'} "
                     "to a new topic, or set deduplicator.without_frontier=append to append to the existing records from source.start on")
             source_partitions = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
-                          default=sources[route].partitions)
+                                    default=sources[route].partitions)
             offset = find_first_source_offset(self.settings, source_admin, route.source(place.partition),
-                                         added=place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled)))
+                                              added=place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled)))
             first_output = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             same_destination = [commit.frontier for other, commit in commits.items()
-                    if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
+                                if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
             identity = source_candidates.find_copied_identity(self.settings, sources[route], same_destination)
             frontier = Frontier(RuleState(offset - 1, 0, None), identity, source_partitions, destinations[place.topic].topic_id, first_output.known_offset,
                                 first_output.sent)

@@ -103,7 +103,7 @@ class Worker:
             self.pulse.ready()
         self.purge.delete_committed(next_offsets)
         self.destination.check_for_loss({self.routes[place.topic].destination_topic: state.frontier.destination_topic_id
-                                for place, state in self.partitions.assigned.items()})
+                                         for place, state in self.partitions.assigned.items()})
 
     def _find_wait_reason(self, end_offsets: Mapping[Place, int]) -> Reason | None:
         """What this worker waits for; None when it can work."""

@@ -67,7 +67,7 @@ def summary(rows: list[Row], how: str) -> list[str]:
              "stale": "stale records dropped", "torn": "torn records healed"}
     figures = {"faults": hits} | {text: sum(amount(row, name) for row in rows) for name, text in names.items()}
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    replay = (f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`. Commits: {commits}; what a run found was mended, and "
+    replay = (f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`. Commits: {commits}; what a run found was fixed, and "
               "stays in the table as it came out.")
     return [outcome, "", *(f"- {name}: {figure:,}" for name, figure in figures.items()), "", replay, ""]
 

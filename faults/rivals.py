@@ -39,7 +39,7 @@ PARTITIONS = 4
 RECORDS = 20_000
 TIMES = 2
 Tell = Callable[[Scene], Partitions]
-"""Does the harm and returns what the copy is held against."""
+"""Does the harm and returns what the copy is compared with."""
 
 
 def killed(scene: Scene) -> Partitions:

@@ -1,6 +1,6 @@
 """The invariants: pure functions from bytes to nothing. Any exception that leaves one is a finding.
 
-What a parser accepts is held against a naive reading of the same JSON (`_is_int`, `_expected_origin`): a parser that takes too much is
+What a parser accepts is compared with a naive reading of the same JSON (`_is_int`, `_expected_origin`): a parser that takes too much is
 as wrong as one that crashes, because what it takes moves a frontier.
 """
 
@@ -187,7 +187,7 @@ def _expected_frontier(text: str) -> bool:
     numbers = all(_is_int(tree.get(name), -1) for name in "fecdn")
     last = tree.get("r")
     linked = linked and (last is None or (isinstance(last, list) and len(last) == 3 and _is_int(last[0], 0)
-                                        and isinstance(last[1], str) and isinstance(last[2], bool)))
+                                          and isinstance(last[1], str) and isinstance(last[2], bool)))
     return _is_int(tree.get("v"), 1) and tree["v"] == 1 and numbers and linked and all(isinstance(tree.get(name), str) for name in "it") \
         and isinstance(tree.get("w"), str | None)
 

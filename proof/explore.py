@@ -64,8 +64,8 @@ class Explorer:
         each = range(len(self.shape.source))
         joining = self.two.down._replace(phase="joining", producers=("ready", "ready"))
         world = World(tuple(Log(0, ()) for _ in each), tuple(None for _ in each), tuple(() for _ in each), tuple(() for _ in each),
-                     (broker.NONE,) * (2 * self.shape.workers), PLANNED, None, (joining,) * self.shape.workers, tuple(-1 for _ in each), 1,
-                     False, 0)
+                      (broker.NONE,) * (2 * self.shape.workers), PLANNED, None, (joining,) * self.shape.workers, tuple(-1 for _ in each), 1,
+                      False, 0)
         while not self.shape.fine and (any(worker.phase != "idle" for worker in world.workers) or any(world.pending)):
             world = next(step.world for step in self.steps(world) if step.name != "pause")
         return world._replace(budget=self.shape.budget)

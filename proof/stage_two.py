@@ -87,7 +87,7 @@ class StageTwo:
             yield Step("restart", False, put(after, number, self.down._replace(phase="joining", producers=("ready", "ready"))))
 
     def _consume(self, world: World, number: int, worker: Worker) -> Iterator[Step]:
-        """Steps 1 and 2: everything that is there, or one record; decided, and held against what is at the destination already."""
+        """Steps 1 and 2: everything that is there, or one record; decided, and compared with what is at the destination already."""
         there = [world.logs[partition].base + len(world.logs[partition].records) - held.position if held else 0
                  for partition, held in enumerate(worker.held)]
         gone = [partition for partition, held in enumerate(worker.held) if held and held.position < world.logs[partition].base]

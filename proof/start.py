@@ -52,7 +52,7 @@ class Starts:
             yield Step("start", False, put(world, number, made._replace(phase="idle", held=tuple(held))))
 
     def checked(self, world: World, partition: int, committed: tuple[int, str]) -> Held:
-        """The frontier, held against the destination."""
+        """The frontier, compared with the destination."""
         position, metadata = committed
         entries = world.destination[partition]
         visible = []

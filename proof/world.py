@@ -146,7 +146,7 @@ class Shell:
     """The check at the start waits until no record of the destination is undecided, before it calls any missing. Without it a check right
     after a commit, whose markers are written one after the other, raises a false alarm: `tests.test_model` has the story."""
     checks: bool = True
-    """The destination is held against the frontier at an assignment."""
+    """The destination is compared with the frontier at an assignment."""
     waits_for_commit: bool = True
     """The next transaction is begun after the answer to the commit."""
     gaps_noticed: bool = True

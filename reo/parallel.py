@@ -34,7 +34,6 @@ PARALLEL_RECORDS_MIN = 200_000
 """With fewer records one process compares all."""
 PROGRESS_INTERVAL_S = 0.25
 BATCH_RECORDS = 1000
-SILENCE_S = 60.0
 BULK_READER_OPTIONS = {"fetch.queue.backoff.ms": 10, "queued.min.messages": 50_000, "queued.max.messages.kbytes": 65_536}
 """A reader with a full queue fetches again soon; the last option bounds its memory."""
 
@@ -74,12 +73,12 @@ class PairComparer:
         source_begin, destination_begin = result.source_next, result.destination_next
 
         def read_source() -> comparison.Batches:
-            return positions.read_batches(source, {pair.source: source_begin}, SILENCE_S)
+            return positions.read_batches(source, {pair.source: source_begin})
 
         def read_destination() -> comparison.Batches:
             if self.read_rows is not None:
                 return in_batches(self.read_rows(pair.destination, destination_begin))
-            return positions.read_batches(destination, {pair.destination: destination_begin}, SILENCE_S)
+            return positions.read_batches(destination, {pair.destination: destination_begin})
 
         with closing(read_source()) as left, closing(read_destination()) as right:
             comparison.compare_in_step(left, right, result, self.zero_timestamp_ms, progress, same_offsets=self.read_rows is not None)

@@ -27,7 +27,6 @@ from common.records import content
 from common.routes import Place
 
 HEAD_RECORDS = 100
-SILENCE_S = 60.0
 Content = tuple[object, ...]
 
 
@@ -42,7 +41,7 @@ class PartitionReader:
 
     def read_head(self) -> tuple[int, list[Content]]:
         """The offset of the first visible record, and the contents of the first HEAD_RECORDS records; empty when there are none."""
-        with closing(read_visible(self.reader, {self.place: FROM_BEGINNING}, SILENCE_S)) as records:
+        with closing(read_visible(self.reader, {self.place: FROM_BEGINNING})) as records:
             head = list(islice(records, HEAD_RECORDS))
         return head[0].offset() if head else FROM_BEGINNING, [content(message, self.zero_timestamp_ms) for message in head]
 
@@ -53,7 +52,7 @@ class PartitionReader:
         """
         matches: list[tuple[int, int]] = []  # length so far and first offset of each open match; the first one is the longest
         longest, first_offset = 0, None
-        with closing(read_visible(self.reader, {self.place: self._offset_not_after(sequence[0])}, SILENCE_S)) as records:
+        with closing(read_visible(self.reader, {self.place: self._offset_not_after(sequence[0])})) as records:
             for message in records:
                 record = content(message, self.zero_timestamp_ms)
                 matches = [(length + 1, offset) for length, offset in matches if sequence[length] == record]

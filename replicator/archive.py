@@ -61,7 +61,7 @@ def create_archive() -> None:
         names.write(gzip.decompress(CLASSES.read_bytes()))
         names.flush()
         result = subprocess.run(["java", "-Xshare:dump", COLLECTOR, f"-XX:SharedClassListFile={names.name}", f"-XX:SharedArchiveFile={archive_file()}",
-                               "-Xlog:cds=off", "-cp", class_path()], capture_output=True, text=True, check=False)
+                                 "-Xlog:cds=off", "-cp", class_path()], capture_output=True, text=True, check=False)
     if result.returncode:
         sys.exit(f"the archive of Spark's classes cannot be created: {result.stdout[-2000:]}{result.stderr[-2000:]}")
 

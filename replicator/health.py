@@ -58,7 +58,7 @@ class Health:
             self.next_round_at = machine.monotonic() + self.interval_s
             specs = {TopicPartition(*place): OffsetSpec.latest() for place in places}
             self.pending = [client.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
-                          for client in self.clients]
+                            for client in self.clients]
         return None
 
     def _sum_stable_ends(self, number: int, answers: OffsetFutures) -> int | None:
@@ -83,7 +83,7 @@ class Health:
         current = self.selection.current
         assert current is not None
         event = evaluate({number: end_sum for number, end_sum in end_sums.items() if number == current or number not in self.selection.refused}, current,
-                       self.settings.number("source.offset_lag_threshold"))
+                         self.settings.number("source.offset_lag_threshold"))
         names = [cluster.bootstrap_servers for cluster in self.settings.sources]
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])

@@ -15,7 +15,7 @@ compacted topic, compaction may have removed it. Anything else is a loss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer
@@ -58,16 +58,14 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
 
 def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping[Place, int], copied: Mapping[Place, LastCopied]) -> None:
     records = positions.read_first_records(reader, begins)
-    for place in begins:
-        if place not in records:
-            raise _no_answer(settings, place)
-        record = records[place]
+    for place, record in records.items():
         if record is not None and record.offset() <= copied[place].empty_up_to:
             raise _lost_records(place, f"a record at offset {record.offset()}, where there was none when what is before it was copied")
+    _check_answered(settings, begins.keys() - records.keys())
 
 
 def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place, int]) -> None:
-    """Of partitions whose last copied record cannot be read: a reader beyond the last stable offset is told nothing, not even that it is at an end.
+    """Of partitions whose last copied record cannot be read: a reader beyond the last stable offset gets no record and no end of partition.
 
     What was copied was below the last stable offset, which goes back only with a loss (of a transaction's marker, mostly).
     """
@@ -75,11 +73,12 @@ def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place
     for place, offset in silent.items():
         if stable[place] <= offset:
             raise _lost_records(place, f"an open transaction at offset {stable[place]}, before the last one copied, which was at {offset}")
-        raise _no_answer(settings, place)
+    _check_answered(settings, silent.keys())
 
 
-def _no_answer(settings: Settings, place: Place) -> ClusterUnreachable:
-    return ClusterUnreachable(f"reading the last copied record of {place} of the {settings.source.name} cluster: no answer")
+def _check_answered(settings: Settings, silent: Collection[Place]) -> None:
+    if silent:
+        raise ClusterUnreachable(f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the {settings.source.name} cluster: no answer")
 
 
 def _is_at(record: Consumed | None, offset: int) -> bool:

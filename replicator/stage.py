@@ -194,7 +194,7 @@ class Stage:
         ends, source_partitions = self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets, plan.source_partitions()
         begins = positions.beginnings(self.clients.source_admin, source_partitions.values())
         empty_ranges = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
-                if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
+                        if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
         self.clients.read_up_to_writer.flush()
         deadline = machine.monotonic() + WRITTEN_DOWN_S

@@ -7,10 +7,9 @@ that is away, or is not fed for a while, gets what it missed afterwards, in orde
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from common.routes import Place
-from simulator import logs
 from simulator.kafka import Cluster
 from simulator.kafka.cluster import Transaction
 from simulator.schedule import Process
@@ -60,7 +59,7 @@ class Source:
         self.candidates = [Fed(cluster) for cluster in clusters]
         self.given: list[Callable[[Fed], None]] = []
         for candidate in self.candidates:
-            system.schedule.start(Process(f"feed of {candidate.cluster.name}"), lambda candidate=candidate: self._feed(candidate))  # type: ignore[misc]
+            system.schedule.start(Process(f"feed of {candidate.cluster.name}"), partial(self._feed, candidate))
 
     def write(self, act: Callable[[Fed], None]) -> None:
         """Once to each."""
@@ -93,10 +92,3 @@ class Source:
             if end:
                 candidate.cluster.append(topic, partition, [(b"other", b"%d" % number, (), self.system.unix_ms()) for number in range(end + 5)])
         return sum(ends)
-
-    def is_copied_everywhere(self, topic: str, copied_to: Callable[[int], int]) -> bool:
-        """Whether the copy has a record of every partition: by it a candidate is known."""
-        return all(copied_to(place.partition) >= 0 for place in self._places(topic))
-
-    def _places(self, topic: str) -> list[Place]:
-        return [Place(topic, partition) for partition in range(logs.partitions(self.system.source, topic))]

@@ -62,7 +62,7 @@ class Faults:
 
     def strike(self, fault: Fault, child: Child | None) -> None:
         """Do it."""
-        if self.system.ended is not None or not logs.partitions(self.system.source, TOPIC):  # deleted, and not made again yet
+        if self.system.ended is not None or not logs.partitions(self.system.source, TOPIC):  # deleted, and not recreated yet
             return
         chance = random.Random(fault.seed)  # noqa: S311
         if fault.kind in FATES or fault.kind in OF_PRODUCER:

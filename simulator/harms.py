@@ -15,12 +15,11 @@ from simulator import logs, operator
 from simulator.kafka import Cluster
 from simulator.kafka.log import DATA, Record
 from simulator.plan import FRONTIERS_DELETED
-from simulator.system import COPY, TOPIC, Child
+from simulator.system import COPY, PROXY, TOPIC, Child
 
 if TYPE_CHECKING:
     from simulator.faults import Faults
 
-PROXY = f"{COPY}-proxy"
 
 
 def _away(faults: Faults, chance: random.Random, cluster: Cluster) -> str:
@@ -47,12 +46,17 @@ def _change_leaders(faults: Faults, chance: random.Random, _: Child | None) -> s
     return cluster.name
 
 
+def _is_copied_everywhere(faults: Faults) -> bool:
+    """Whether the copy has a record of every partition: by it a candidate is known."""
+    return all(faults.judge.copied_to(partition) >= 0 for partition in range(logs.partitions(faults.system.source, TOPIC)))
+
+
 def _recreate_candidate(faults: Faults, chance: random.Random, _: Child | None) -> str:
     """One that is not read from now: what Spark reads between this and the next look is not the service's to know."""
     system = faults.system
     read = [system.cluster_of(query.plan.settings.source) for query in system.queries if query.can_read]
     others = [candidate for candidate in system.given.candidates if candidate.cluster not in read]
-    if not read or not others or not system.given.is_copied_everywhere(TOPIC, faults.judge.copied_to):
+    if not read or not others or not _is_copied_everywhere(faults):
         return ""
     candidate = chance.choice(others)
     return f"{candidate.cluster.name}: {system.given.recreate(candidate, TOPIC)} other records"

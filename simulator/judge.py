@@ -73,7 +73,7 @@ class Judge:
 
     @property
     def is_history_lost(self) -> bool:
-        """Of one side: there is nothing any more that the copy could be held against."""
+        """Of one side: there is nothing any more that the copy could be compared with."""
         return self.is_source_history_lost or self.is_destination_history_lost
 
     def is_violated(self) -> bool:
@@ -100,7 +100,7 @@ class Judge:
 
     def _begin(self, partition: int, copy: Copy) -> None:
         """The first frontier is the end of what was there when it was chosen; a partition that was added is copied whole."""
-        frontier = logs.frontier(self.system.destination, self.system.settings.application, Place(f"{self.system.copy}-proxy", partition))
+        frontier = logs.frontier(self.system.destination, self.system.settings.application, Place(self.system.proxy, partition))
         if frontier is None:
             return
         copy.begin, copy.is_begun = frontier + 1, True
@@ -115,7 +115,7 @@ class Judge:
         if found is not None and not self.is_source_history_lost:
             records, copy.read_to = found
             copy.expected += [Expected(offset, content, self.system.schedule.now) for offset, content in records
-                                  if offset >= copy.begin and self.system.passes(content)]
+                              if offset >= copy.begin and self.system.passes(content)]
 
     def _compare(self, place: Place, copy: Copy) -> None:
         found = logs.committed(self.system.destination, place, copy.seen_to)

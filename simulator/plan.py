@@ -84,7 +84,7 @@ class Plan:
     """Which of the two settings leaves records out: `filter.sql`, `filter.function`."""
 
 
-def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAULTS) -> Plan:
+def drawn(seed: int, candidates: int | None = None) -> Plan:
     """The plan of a seed.
 
     One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, one in eight begins at the end of what is there,
@@ -102,9 +102,8 @@ def drawn(seed: int, candidates: int | None = None, most_faults: int = MOST_FAUL
             filtered_by = others.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
     possible = KINDS if candidates == 1 else {kind: weight for kind, weight in KINDS.items() if kind not in OF_THE_SOURCE} | OF_CANDIDATES
     names, weights = list(possible), list(possible.values())
-    number = chance.randint(0, most_faults) if names else 0
     drawn_kinds: list[str] = []
-    for kind in chance.choices(names, weights, k=number) if names else ():
+    for kind in chance.choices(names, weights, k=chance.randint(0, MOST_FAULTS)):
         if kind not in ONCE or ONCE.isdisjoint(drawn_kinds):
             drawn_kinds.append(kind)
     if start == "latest":
@@ -128,6 +127,12 @@ def smaller(plan: Plan) -> list[Plan]:
         found.append(replace(plan, partitions=1))
     if any(plan.clock_offsets_s):
         found.append(replace(plan, clock_offsets_s=(0.0,) * len(plan.clock_offsets_s)))
+    if plan.start != "earliest":
+        found.append(replace(plan, start="earliest"))
+    if plan.filtered_by:
+        found.append(replace(plan, filtered_by=""))
+    if plan.candidates > 2:
+        found.append(replace(plan, candidates=2))
     if plan.transactional:
         found.append(replace(plan, transactional=0.0))
     if plan.records > 3:

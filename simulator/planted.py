@@ -123,7 +123,7 @@ WRONGS = (
     Wrong("the record at the known offset is not looked at", CHECK, "frontier.sent == 0\n", "frontier.sent == -7\n"),
     Wrong("a torn transaction's records are written again", CHECK, "        return covered\n", "        return 0\n"),
     # transactions and the loop
-    Wrong("a producer in doubt is not made again", TRANSACTION, '("open", "in doubt"): "new"', '("open", "in doubt"): "ready"'),
+    Wrong("a producer in doubt is not replaced", TRANSACTION, '("open", "in doubt"): "new"', '("open", "in doubt"): "ready"'),
     Wrong("an aborted transaction counts as open", TRANSACTION, '("open", "aborted"): "ready"', '("open", "aborted"): "open"'),
     Wrong("no abort after an abortable error", TRANSACTION, "error.txn_requires_abort() and self.abort()", "error.txn_requires_abort()"),
     Wrong("a late EndTxn may end the next transaction", TRANSACTION, '("prepared", "in doubt"): "new"', '("prepared", "in doubt"): "ready"'),

@@ -32,7 +32,6 @@ class Reports:
         self.judge = judge
         self.due = 0.0
         self.untrue = ""
-        self.looks = 0
         for metric in (HEARTBEAT, LAG, READY):
             metric.clear()  # of the schedule before
 
@@ -40,7 +39,6 @@ class Reports:
         """Asked after each step."""
         if not self.untrue and self.system.schedule.now >= self.due and self.system.ended is None:
             self.due = self.system.schedule.now + EVERY_S
-            self.looks += 1
             self.untrue = self._of_readiness() or (self._of_lag() if not self.judge.is_history_lost and not self.system.candidates else "")
         return bool(self.untrue)
 

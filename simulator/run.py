@@ -35,8 +35,6 @@ class Result:
     story: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     compared: int = 0
-    looks: int = 0
-    """At what the service says of itself."""
     steps: int = 0
     virtual_s: float = 0.0
     end: str = ""
@@ -67,7 +65,6 @@ def perform(plan: Plan) -> Result:
         kafka_clients.use_clients(real_clients)
         machine.use(real_machine)
     result.faults.update(faults.done)
-    result.looks = reports.looks
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now
     result.end = system.why or "everything is copied"
     return result

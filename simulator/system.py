@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from common import settings as settings_module
@@ -17,7 +18,7 @@ from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
 from replicator import stage
 from simulator import filtered, logs, operator
-from simulator.candidates import Source
+from simulator.candidates import Fed, Source
 from simulator.kafka import Cluster, Network
 from simulator.plan import Plan
 from simulator.query import Engine, Query
@@ -26,7 +27,7 @@ from simulator.schedule import START_UNIX_S, Process, Schedule
 if TYPE_CHECKING:
     from simulator.faults import Faults
 
-TOPIC, COPY = "orders", "copy"
+TOPIC, COPY, PROXY = "orders", "copy", "copy-proxy"
 FILTERS = {"filter.sql": "true", "filter.function": "simulator.filtered:no_thirds"}
 """What the settings say; the simulated query leaves out what the function would."""
 LOAD_S = 10.0
@@ -52,7 +53,7 @@ class Child:
 class System:
     """All of it."""
 
-    topic, copy = TOPIC, COPY
+    topic, copy, proxy = TOPIC, COPY, PROXY
 
     def __init__(self, plan: Plan, schedule: Schedule, tell: Callable[[str], None]) -> None:
         self.plan = plan
@@ -228,17 +229,17 @@ class System:
         number = 0
         while self.loaded < self.plan.records:
             self.schedule.sleep(chance.uniform(0, 2 * LOAD_S / self.plan.records))
-            if self.source.is_away or not logs.partitions(self.source, TOPIC):  # deleted, and not yet made again
+            if self.source.is_away or not logs.partitions(self.source, TOPIC):  # deleted, and not yet recreated
                 continue
             partition, count = chance.randrange(logs.partitions(self.source, TOPIC)), chance.randint(1, 4)
             records = [self._record(partition) for _ in range(count)]
             if chance.random() < self.plan.transactional:
                 number += 1
-                self.given.write(lambda to, partition=partition, records=records: to.begin(TOPIC, partition, records))  # type: ignore[misc]
+                self.given.write(partial(Fed.begin, topic=TOPIC, partition=partition, records=records))
                 self.schedule.sleep(chance.choice((0.0, 0.0, 0.5, 5.0)))
-                self.given.write(lambda to, number=number: to.end(number % 3 != 0))  # type: ignore[misc]
+                self.given.write(partial(Fed.end, is_commit=number % 3 != 0))
             else:
-                self.given.write(lambda to, partition=partition, records=records: to.append(TOPIC, partition, records))  # type: ignore[misc]
+                self.given.write(partial(Fed.append, topic=TOPIC, partition=partition, records=records))
         self.is_written = True
 
     def _record(self, partition: int) -> tuple[Any, ...]:

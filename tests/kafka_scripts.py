@@ -93,7 +93,7 @@ class World:
         """A topic, when it can be used."""
         name = name or self.name
         self.admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | {key.replace("_", "."): one
-                                                                                                  for key, one in config.items()})])[name].result()
+                                                                                                 for key, one in config.items()})])[name].result()
         self.until(lambda: self._usable(name, partitions), "the topic can be used")
         return name
 

@@ -64,7 +64,7 @@ def positions(world: World) -> None:
 
 
 def topics(world: World) -> None:
-    """Described, made, made again, extended, deleted."""
+    """Described, created, recreated, extended, deleted."""
     name, none = world.create(2), f"{world.name}-none"
     described = world.admin.describe_topics(TopicCollection([name, none]), include_authorized_operations=True)
     found = described[name].result()

@@ -1,7 +1,7 @@
 """A stand-in for Kubernetes' API, as much of it as Spark's scheduler asks for: it takes executor pods and runs the container of each as a process here.
 
 It is a fake: nothing is scheduled or admitted, pods have no network and no image, and a pod's status is whether its process lives. What it shows is what
-Spark really asks for, which a test holds against the API's schema, and that a container with a pod's arguments and environment is an executor that works.
+Spark really asks for, which a test compares with the API's schema, and that a container with a pod's arguments and environment is an executor that works.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a dashboard and alert rules ask for: their expressions, parsed, and held against the metrics that the code has."""
+"""What a dashboard and alert rules ask for: their expressions, parsed, and compared with the metrics that the code has."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def sides(source: Sequence[Message], destination: Sequence[Message], source_whol
         yield from messages
 
     return AlignmentInput("copy-0", lambda: reading(source), lambda: reading(destination), source_whole, destination_whole,  # type: ignore[arg-type]
-                 from_beginning, zero_timestamp_ms, tail_max)
+                          from_beginning, zero_timestamp_ms, tail_max)
 
 
 def records(letters: str, gap: int = 1) -> list[Message]:

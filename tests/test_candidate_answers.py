@@ -132,7 +132,7 @@ class TimeOuts:
 
 @pytest.mark.long
 def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(clusters: Clusters, candidates: Candidates, topic: str, tmp_path: Path,
-                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that is told that it has an old leader epoch does not ask for the new one (librdkafka 2.16): for half a minute, if nobody tells it to."""
     broker = Broker(tmp_path / "restless", ROOT / "jars" / "broker", 384, RESTLESS)
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
 """The copy of everything that is hard to copy: one service run over one topic, in which each case has a partition of its own.
 
-Each test holds its partition against what was written by hand, and against what the judge reads at the source.
+Each test compares its partition with what was written by hand, and with what the judge reads at the source.
 """
 
 from __future__ import annotations

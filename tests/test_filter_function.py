@@ -1,4 +1,6 @@
-"""`filter.function` on real brokers, with a stage one of one line: what passes is there once and in order, whatever dies; what does not never comes back."""
+"""`filter.function` on real brokers, with a stage one of one line: what passes is there once and in order, even if any process is killed;
+what does not never comes back.
+"""
 
 from __future__ import annotations
 
@@ -89,15 +91,15 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
 
 @pytest.mark.parametrize(("function", "part"), [("stumbles", "ValueError: no way to tell: 7."), ("forgets", "it returned None")])
 def test_a_filter_that_fails_is_a_stop(clusters: Clusters, topic: str, start: Start, function: str, part: str) -> None:
-    """The record is named, nothing of its transaction is written, and a mended filter goes on without loss."""
+    """The record is named, nothing of its transaction is written, and a corrected filter goes on without loss."""
     service = begun(clusters, topic, start, filter_function=f"tests.filter_functions:{function}")
     fed(clusters, topic, 300)
     where = f"at offset {STUMBLES // PARTITIONS} of {topic}-{STUMBLES % PARTITIONS}" if function == "stumbles" else f"at offset 0 of {topic}-"
     stopped(service, 35, "FilterFailed", where, part, "filter.on_error=park")
-    mended = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
-    is_behind(clusters, mended, 300, topic)
+    corrected = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
+    is_behind(clusters, corrected, 300, topic)
     assert differences(clusters, topic) == []
-    mended.stop()
+    corrected.stop()
 
 
 def test_a_torn_transaction_is_mended_behind_a_filter(clusters: Clusters, topic: str, start: Start) -> None:

@@ -1,4 +1,4 @@
-"""The fuzzer's invariants, held against mutated real values; what the fuzzer has found; and that it would notice a wrong parser.
+"""The fuzzer's invariants, checked with mutated real values; what the fuzzer has found; and that it would notice a wrong parser.
 
 `fuzz.targets` says what each invariant is. Here hypothesis chooses the inputs, always the same ones; `make fuzz` searches on.
 """

@@ -81,7 +81,7 @@ def test_the_errors_that_name_a_record() -> None:
     pytest.param(by_java("a\ufffd"), STOP_AT_END, None, marks=pytest.mark.long), (by_bytes, STOP_AT_END, ALL)],
     ids=["NUL within", "NUL alone", "U+FFFD", "not UTF-8"])
 def test_a_record_with_such_a_name_is_refused(clusters: Clusters, topic: str, start: Start, bad: Write, mode: list[str],
-                                               leaves_out: str | None) -> None:
+                                              leaves_out: str | None) -> None:
     """Nothing changed arrives, and nothing behind it: exit code 27 and the record's place; `reo verify` says what is missing. With the filter that the error
     names (""), or the one for all such records, the others are copied as they are.
     """

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from common import positions
 from common.errors import SourceTruncated
 from common.frontier import LastRecord
 from common.kafka_clients import admin, reader
@@ -148,6 +150,16 @@ def test_an_open_transaction_before_the_last_copied_record_is_a_loss(clusters: C
         compare(clusters, topic, of(5))
     producer.abort_transaction(30)
     compare(clusters, topic, of(5))
+
+
+def test_a_partition_that_does_not_answer_hides_no_loss_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither record can be read: of one partition nothing is known, the other one's last stable offset is below it. The loss is named."""
+    settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"})
+    silent, lost = Place("orders", 0), Place("orders", 1)
+    monkeypatch.setattr(positions, "read_first_records", lambda *_: {})
+    monkeypatch.setattr(positions, "ends", lambda *_, **__: {silent: 10, lost: 3})
+    with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
+        check_history(settings, cast(AdminClient, None), cast(Consumer, None), {place: LastCopied(of(5), 5) for place in (silent, lost)})
 
 
 def of(number: int) -> LastRecord:

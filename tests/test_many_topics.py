@@ -1,4 +1,4 @@
-"""Several topics in one service: exact copies of each, whatever dies, and topics that appear while it runs."""
+"""Several topics in one service: exact copies of each, even if any process is killed, and topics that appear while it runs."""
 
 from __future__ import annotations
 

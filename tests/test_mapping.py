@@ -1,4 +1,4 @@
-"""Mappings and shared destinations: each record once, at the place that the mapping says, in its source partition's order, whatever dies."""
+"""Mappings and shared destinations: each record once, at the place that the mapping says, in its source partition's order, even if any process is killed."""
 
 from __future__ import annotations
 

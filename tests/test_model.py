@@ -105,7 +105,7 @@ def test_an_out_of_date_mutant_is_noticed() -> None:
 
 @pytest.mark.parametrize("faults", ["torn, alive"])
 def test_a_worker_that_lives_through_a_torn_transaction_is_not_healed(faults: str) -> None:
-    """A limit, kept in view: only an assignment holds the frontier against the data, so such a worker has to be restarted."""
+    """A limit, kept in view: only an assignment compares the frontier with the data, so such a worker has to be restarted."""
     assert Explorer(Shape(((0, 1, 3),), 1, frozenset({faults}), 1)).run(50_000).violation.startswith(("L1", "L2"))
 
 

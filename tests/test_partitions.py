@@ -83,7 +83,7 @@ class Stand:
         """Every frontier is a first one."""
         self.asked.append(sorted(places))
         return StartedPartitions({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
-                     sorted(places), sorted(places))
+                                 sorted(places), sorted(places))
 
     def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
         """None."""

@@ -1,4 +1,4 @@
-"""The frontier is torn from its records, lost, or set back by an operator; what is refused is mended by `reo recover`, as documented."""
+"""The frontier is torn from its records, lost, or set back by an operator; what is refused is repaired by `reo recover`, as documented."""
 
 from __future__ import annotations
 

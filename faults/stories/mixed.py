@@ -66,7 +66,7 @@ WAYS = (kill_some, kill_some, freeze_some, cut_connections, go_silent, lose_a_re
 
 
 def everything(run: Run, times: int = TIMES) -> None:
-    """One after the other, sometimes with a pause in between, sometimes on top of what is still being mended."""
+    """One after the other, sometimes with a pause in between, sometimes on top of what is still being repaired."""
     service = run.start()
     run.flows()
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""The source is truncated or made again, while the copy runs and while it is stopped; and it grows by partitions."""
+"""The source is truncated or recreated, while the copy runs and while it is stopped; and it grows by partitions."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _check_first_offsets(state: RouteTopics, route: Route, source: Topic) -> Ite
 
 
 def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: AbstractSet[Place],
-             database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
+                 database: Database | None) -> tuple[dict[Place, Frontier], list[Finding]]:
     """The result of stage two's start: the frontiers by intermediate partition, and the findings."""
     consumer_group, routes = ConsumerGroup(state.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
     in_tables = database.open_frontiers(routes, consumer_group) if database else None

@@ -55,7 +55,7 @@ ON_CLUSTER = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, Ac
               AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE)
 TIMEOUT_S = 60.0
 RENEWED_EVERY_S = 30.0
-"""Of its own a client renewed its leader epochs after about so long (seen: tests/test_failover.py, a change of leaders)."""
+"""Of its own a client renewed its leader epochs after about so long (seen: tests/test_candidate_answers.py, a change of leaders)."""
 Key = tuple[str, int]
 
 

@@ -25,7 +25,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Topic:
-    """A topic of one id; made again, it is another one."""
+    """A topic of one id; recreated, it is another one."""
 
     __slots__ = ("config", "id", "logs", "name", "own")
 

@@ -1,6 +1,6 @@
 """Consumer groups: who is a member, and has which partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
 
-Joining and the leader's assignment are one step here: as soon as all have joined, the partitions are shared out in turn.
+Joining and the leader's assignment are one step here: as soon as all have joined, the partitions are assigned in turn.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Group(GroupOffsets):
             self._complete(self.count)
 
     def _complete(self, count: int) -> None:
-        """Who has not joined by now is no member any more, unless it is a static one; the partitions are shared out in turn."""
+        """Who has not joined by now is no member any more, unless it is a static one; the partitions are assigned in turn."""
         if self.count != count or self.state != "PREPARING_REBALANCING":
             return
         for member in [member for member in self.members.values() if not member.is_joined and member.instance_id is None]:

@@ -142,7 +142,7 @@ class ClassicMembership(Membership):
         self.refreshed_at = self.schedule.now
 
     def live(self) -> None:
-        """Join, then be heard of, until all has to be shared out again."""
+        """Join, then be heard of, until the group rebalances."""
         while not self.is_over and not self.is_fatal:
             if self._join():
                 self._stay()

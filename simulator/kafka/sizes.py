@@ -1,4 +1,4 @@
-"""How many bytes a batch of records takes in message format v2, uncompressed: what max.message.bytes is held against."""
+"""How many bytes a batch of records takes in message format v2, uncompressed: what max.message.bytes limits."""
 
 from __future__ import annotations
 
