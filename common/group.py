@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common import frontier as frontiers
 from common import positions
 from common.errors import HangingTransaction, ReoError, ServiceRuns
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
+from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries, reader
 from common.routes import Place
 from common.settings import Settings
+from common.source_clusters import Cluster
 
 OFFSETS_TOPIC = "__consumer_offsets"
 Result = TypeVar("Result")
@@ -136,6 +137,13 @@ class Group:
 
     def _asked(self, doing: str, ask: Callable[[], Result]) -> Result:
         return ask_with_retries(f"{doing} of group {self.name}", REQUEST_TIMEOUT_S, ask)
+
+
+def commit_reader(cluster: Cluster, settings: Settings, **more: Any) -> Consumer:
+    """A reader for which the group's commits are those before any open transaction. Stage two always has one open under load, and a `reader`, which asks for
+    stable offsets (KIP-447), would wait for it.
+    """
+    return reader(cluster, settings, **{"isolation.level": "read_uncommitted", **more})
 
 
 def list_group_offsets(client: AdminClient, asked: ConsumerGroupTopicPartitions, decided: bool) -> list[TopicPartition]:

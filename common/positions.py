@@ -150,13 +150,18 @@ def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float =
         if answer.error is not None:
             raise translate(answer.error, doing)
         if answer.offset >= 0:
-            try:
-                commits[Place(answer.topic, answer.partition)] = Committed(answer.offset, frontiers.decode(answer.metadata))
-            except ValueError as reason:
-                raise FrontierUnreadable(f"the committed offset of {answer.topic}-{answer.partition} carries no frontier of reo ({reason}): another "
-                                         "application commits with this group (then set application to a name of its own), or its offsets were reset (stop the "
-                                         "service; `reo recover` finds the frontier from the data)") from None
+            commits[Place(answer.topic, answer.partition)] = decode_commit(Place(answer.topic, answer.partition), answer.offset, answer.metadata)
     return commits
+
+
+def decode_commit(place: Place, intermediate_offset: int, metadata: str | None) -> Committed:
+    """FrontierUnreadable when the commit was not written by reo."""
+    try:
+        return Committed(intermediate_offset, frontiers.decode(metadata))
+    except ValueError as reason:
+        raise FrontierUnreadable(
+            f"the committed offset of {place} carries no frontier of reo ({reason}): another application commits with this group (then set application to a "
+            "name of its own), or its offsets were reset (stop the service; `reo recover` finds the frontier from the data)") from None
 
 
 def read_first_records(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:

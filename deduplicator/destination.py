@@ -43,7 +43,10 @@ UNCOUNTED = Output(-1, -1)
 
 
 class Destination(Protocol):
-    """One transaction at a time: begin, write, commit; `abort` after a failure of the caller."""
+    """One transaction after the other: begin, write, prepare_commit, start_commit, finish_commit; `abort` after a failure of the caller.
+
+    The next one may be begun, written and prepared while a commit is not finished; a commit is started when the one before it is finished.
+    """
 
     outputs: dict[Place, Output]
     """Of the partitions that one route alone writes."""
@@ -54,11 +57,17 @@ class Destination(Protocol):
     def write(self, place: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> None:
         """Write records in order to one partition, in the open transaction. A route that is one to one passes their source offsets."""
 
-    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
-        """Commit the records together with the offsets and their metadata; `offsets` is called last."""
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
+        """Put the offsets and their metadata into the transaction, whose records are written; `offsets` is called last."""
+
+    def start_commit(self) -> None:
+        """Commit the prepared transaction; the answer may come later."""
+
+    def finish_commit(self) -> None:
+        """Wait until the commit that was started is known to be done; TransactionFailed when it failed, or is in doubt. Nothing if none was started."""
 
     def abort(self) -> None:
-        """Abort the open transaction."""
+        """Abort the open transaction, if there is one; not a commit that was started."""
 
     def resolve_in_doubt(self) -> None:
         """Before the frontier is read: resolve what a failure or a predecessor left in doubt. Waits while the destination does not answer."""
@@ -148,23 +157,30 @@ class KafkaDestination:
             else:
                 return
 
-    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
-        """Send the offsets last, then EndTxn, if all records were delivered at offsets that are possible."""
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:
+        """Send the offsets; DestinationTruncated when a record was delivered at an offset that is not possible."""
         producer = self.producers.current
         producer.send_offsets(offsets(), member)
         points.at("two: offsets sent")
         producer.flush()
         for place, offset in self._delivered.items():
             check_delivered_offset(place, self.outputs[place], offset)
-        points.soon_after("two: committing")
-        producer.commit()
         for place, offset in self._delivered.items():
             self.outputs[place] = Output(offset, 0)
+
+    def start_commit(self) -> None:
+        """Send EndTxn."""
+        points.soon_after("two: committing")
+        self.producers.start_commit()
+
+    def finish_commit(self) -> None:
+        """Wait for the answer to EndTxn."""
+        self.producers.finish_commit()
 
     def abort(self) -> None:
         """Abort, or discard the producer when the abort is in doubt."""
         producer = self.producers.current
-        if not producer.abort():
+        if producer.state != "committing" and not producer.abort():
             producer.discard()
 
     def resolve_in_doubt(self) -> None:

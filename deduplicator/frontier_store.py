@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from common import machine, positions, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, HangingTransaction
 from common.frontier import Frontier
-from common.group import Group
+from common.group import Group, commit_reader
 from common.kafka_clients import admin, reader
 from common.positions import Committed
 from common.pulse import Pulse
@@ -32,6 +32,10 @@ CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
 
 
+class TransactionUndecided(Exception):
+    """A start has to wait for another producer's transaction. It is tried again after a poll: the worker may have lost these partitions to who writes it."""
+
+
 class LoadedFrontiers(NamedTuple):
     """The frontiers of some intermediate topics."""
 
@@ -42,7 +46,9 @@ class LoadedFrontiers(NamedTuple):
 
 
 class FrontierStore(Protocol):
-    """Waits while the destination does not answer; a Stop when the copy cannot continue from what the destination has."""
+    """Waits while the destination does not answer; TransactionUndecided while a transaction is open there; a Stop when the copy cannot continue from what the
+    destination has.
+    """
 
     def has_frontiers(self) -> bool:
         """Whether this service has a frontier for any partition."""
@@ -67,8 +73,11 @@ class ConsumerGroup:
         self.settings = settings
         self.pulse = pulse
         self.reader = reader(settings.destination, settings)
+        self.commit_reader = commit_reader(settings.destination, settings)
         self.admin = admin(settings.destination, settings)
         self.group = Group(settings, self.admin)
+        self.undecided_since: float | None = None
+        """When the starts that wait for a transaction began, on the monotonic clock."""
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
 
     def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
@@ -90,30 +99,38 @@ class ConsumerGroup:
                 log.warning("whether the group has frontiers cannot be read yet: %s", unreachable)
                 machine.sleep(0.2)
 
-    def load_commits(self, names: Collection[str]) -> dict[Place, Committed]:
-        """Every commit of the group on these intermediate topics; HangingTransaction when they stay undecided too long."""
-        undecided_since: float | None = None
+    def load_commits(self, names: Collection[str], own: Collection[Place] = ()) -> dict[Place, Committed]:
+        """Every commit of the group on these intermediate topics.
+
+        TransactionUndecided while a transaction with a commit for one of its `own` partitions is open, which this worker takes over. The commits of other
+        partitions are those before any open transaction: their workers always have one open under load.
+        """
         while True:
             self.pulse.beat()
             try:
                 places = self.list_partitions(names)
                 try:
-                    return positions.read_commits(self.reader, places)
+                    return positions.read_commits(self.commit_reader, places) | positions.read_commits(self.reader, own)
                 except (ClusterUnreachable, HangingTransaction):
-                    self.group.commits(places)  # a consumer cannot tell undecided offsets from a cluster that does not answer: both time out
-                    undecided_since = None
+                    self.group.commits(own)  # a consumer cannot tell undecided offsets from a cluster that does not answer: both time out
+                    self.undecided_since = None
                     raise
             except HangingTransaction as hanging:
-                undecided_since = undecided_since or machine.monotonic()
-                if machine.monotonic() > undecided_since + self.undecided_s:
-                    raise HangingTransaction(f"{hanging} (undecided for {self.undecided_s:.0f} s)") from None
-                log.warning("the frontier cannot be read yet: %s", hanging)
-                self.pulse.wait("transaction")
+                raise self.on_undecided(str(hanging)) from None
             except ClusterUnreachable as unreachable:
-                undecided_since = None
+                self.undecided_since = None
                 log.warning("the frontier cannot be read yet: %s", unreachable)
                 self.pulse.wait("destination")
             machine.sleep(0.2)
+
+    def on_undecided(self, what: str) -> TransactionUndecided | HangingTransaction:
+        """The error to raise: HangingTransaction when that is so for longer than any transaction of this service lasts."""
+        now = machine.monotonic()
+        self.undecided_since = self.undecided_since or now
+        if now > self.undecided_since + self.undecided_s:
+            return HangingTransaction(f"{what} (undecided for {self.undecided_s:.0f} s)")
+        self.pulse.wait("transaction")
+        return TransactionUndecided(what)
 
 
 class KafkaFrontierStore:
@@ -128,7 +145,7 @@ class KafkaFrontierStore:
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """The group's commits."""
-        return LoadedFrontiers(self.consumer_group.load_commits({place.topic for place in partitions}), frozenset())
+        return LoadedFrontiers(self.consumer_group.load_commits({place.topic for place in partitions}, partitions), frozenset())
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The destination topics."""
@@ -143,14 +160,11 @@ class KafkaFrontierStore:
     def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """No record is called missing while a transaction is undecided.
 
-        A coordinator writes the markers of a transaction one after the other, so right after a commit the frontier can be readable
-        while its records are not (found by `proof`).
+        A coordinator writes the markers of a transaction one after the other, so right after a commit the frontier can be readable while its records are not.
         """
         client = self.consumer_group.admin
         names = {place.topic for place in frontiers}
         compacted = {name for name in names if topics.compacted(client, self.consumer_group.settings.destination, name)}
-        undecided_s = self.consumer_group.undecided_s
-        deadline = machine.monotonic() + undecided_s
         while True:
             self.consumer_group.pulse.beat()
             decided = True
@@ -163,20 +177,16 @@ class KafkaFrontierStore:
                 if decided:
                     log.warning("the destination cannot be compared with the frontier yet: %s", unreachable)
                     self.consumer_group.pulse.wait("destination")
-                    deadline = machine.monotonic() + undecided_s
+                    self.consumer_group.undecided_since = None
                     continue
                 missing = str(unreachable)  # a consumer gets no record and no end of partition beyond an open transaction
             except DestinationTruncated as truncated:
                 if decided:
                     raise
                 missing = str(truncated)
-            topic_names = ", ".join(sorted(names))
-            if machine.monotonic() > deadline:
-                raise HangingTransaction(f"a transaction on {topic_names} stays open for more than {undecided_s:.0f} s, and with it: {missing}. "
-                                         "`reo recover` names the command that aborts it; then start again")
-            log.info("waiting for a transaction on %s to be decided: %s", topic_names, missing)
-            self.consumer_group.pulse.wait("transaction")
-            machine.sleep(0.2)
+            raise self.consumer_group.on_undecided(
+                f"a transaction on {', '.join(sorted(names))} is open, and with it: {missing}. If it stays open, `reo recover` names "
+                "the command that aborts it; then start again")
 
 
 def reset_uncounted(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, int]) -> dict[Place, Frontier]:

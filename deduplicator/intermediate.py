@@ -70,12 +70,13 @@ class Intermediate:
         """Join the group, or, as a member, join again: if the group's leader does that, the group rebalances."""
         self.consumer.subscribe(self.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
-    def consume_batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS) -> Iterator[list[Consumed] | FetchedMessages]:
-        """The available records, in batches: at most `records_max`, none after `seconds_max`. Waits WAIT_S for the first; a single record is not delayed."""
+    def consume_batches(self, records_max: int, seconds_max: float, batch_max: int = BATCH_RECORDS, wait_s: float = WAIT_S,
+                        ) -> Iterator[list[Consumed] | FetchedMessages]:
+        """The available records, in batches: at most `records_max`, none after `seconds_max`. Waits `wait_s` for the first; a single record is not delayed."""
         if self.queue is not None and self.fetched_partitions:
-            yield from self._consume_compiled(self.queue, records_max, seconds_max, batch_max)
+            yield from self._consume_compiled(self.queue, records_max, seconds_max, batch_max, wait_s)
             return
-        first = self.consumer.poll(WAIT_S)
+        first = self.consumer.poll(wait_s)
         batch = [first] if first is not None else []
         requested, deadline = 1, machine.monotonic() + seconds_max
         while batch:
@@ -90,7 +91,8 @@ class Intermediate:
             requested = min(records_max, batch_max)
             batch = self.consumer.consume(requested, 0)
 
-    def _consume_compiled(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int) -> Iterator[list[Consumed] | FetchedMessages]:
+    def _consume_compiled(self, queue: Queue, records_max: int, seconds_max: float, batch_max: int, wait_s: float,
+                          ) -> Iterator[list[Consumed] | FetchedMessages]:
         """The same, with the compiled path."""
         queue.renew_forwarding()
         event = self.consumer.poll(0)  # runs the group's callbacks; returns no fetched message
@@ -100,7 +102,7 @@ class Intermediate:
         if event is not None:
             raise PositionGone(f"a message of {event.topic()}-{event.partition()} came from the consumer, and not from the queue")
         deadline = machine.monotonic() + seconds_max
-        requested, wait_s = min(records_max, batch_max), WAIT_S
+        requested = min(records_max, batch_max)
         while fetched_messages := queue.consume(requested, wait_s):
             if fetched_messages.error is not None:
                 raise self._translate_error(fetched_messages.error)

@@ -5,11 +5,14 @@
     3. begin     a transaction of the next producer           crash: an empty transaction is aborted by the successor
     4. write     the new records, unwrapped                   crash: aborted; nobody sees them
     5. offsets   with the frontier as metadata, last          crash: aborted; the successor waits until that is certain
-    6. commit    both become visible together                 crash before the answer: the successor reads the outcome
+    6. finish    the commit of the round before               crash: both transactions are ended by the successor, this one is aborted
+    7. commit    both become visible together                 crash before the answer: the successor reads the outcome
 
-The state in memory changes only after step 6 was answered. After any failure the worker reads the committed frontier again, checks
-it and continues from it: the same path as after an assignment (`Loop.start_waiting`), which uses a transaction of its own to commit a
-first frontier. No transaction is open across a poll, and none is begun inside a poll, so no partition is revoked while one is open.
+Commits overlap: step 7 only sends EndTxn, and the answer is collected in step 6 of the next round, or as soon as no more records are there
+(`Loop.finish_commit`). What makes that safe is in design-schema.md, section 5. So the state in memory is ahead of what is known to be committed by one
+transaction at most. After any failure, whichever of the two has failed, the worker ends both, reads the committed frontier again, checks it and continues
+from it: the same path as after an assignment (`Loop.start_waiting`), which uses a transaction of its own to commit a first frontier. In a poll no
+transaction is open, except one whose EndTxn is sent; and none is begun inside a poll.
 Steps 1 and 2 alternate until their time is over, no more records are there, or the transaction is full. A batch is small, so that
 its objects fit into a processor's cache. The decisions are kept in `Work`, which is forgotten together with its partition.
 """
@@ -25,23 +28,28 @@ from confluent_kafka import TopicPartition
 
 from common import machine, mapping, points, tables
 from common.errors import RecordRefused
-from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, REREADS, TRANSACTION_RECORDS, TRANSACTION_SECONDS
+from common.metrics import REREADS
 from common.pulse import Pulse
 from common.records import Consumed
-from common.routes import SAME, Place, Route
+from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
-from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, Intermediate, PositionGone
+from deduplicator.frontier_store import TransactionUndecided
+from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate, PositionGone
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.start import PartitionStarter, StartedPartitions
+from deduplicator.started_commit import StartedCommit, set_frontier_metric
 from deduplicator.transaction import TransactionFailed
 from deduplicator.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, checksum_of, split_by_partition
 from deduplicator.work import Work
 
 log = logging.getLogger(__name__)
+NEXT_RECORD_S = 0.01
+"""How long a round waits for its first record while the commit of the round before is not finished."""
+
 
 
 class Loop:
@@ -61,6 +69,7 @@ class Loop:
         """Of the current round, for assigned partitions only."""
         self.last_timestamp_ms: dict[Place, int] = {}
         """The timestamp of the last record that was committed."""
+        self.started_commit: StartedCommit | None = None
         self.has_failed = False
         """Whether the last transaction was not committed."""
         transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
@@ -70,12 +79,14 @@ class Loop:
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
-    def run_round(self) -> None:
-        """Steps 1 to 6, or the recovery after a failure; then start the partitions that wait."""
+    def run_round(self, finish: bool = False) -> None:
+        """Steps 1 to 7, or the recovery after a failure; then start the partitions that wait. With `finish`, no commit is unfinished afterwards."""
         self.pulse.beat()
         self.work = {}
         try:
-            for messages in self.intermediate.consume_batches(self.transaction_size.records, self.transaction_size.consume_seconds_max, self.batch_max):
+            wait_s = NEXT_RECORD_S if self.started_commit else WAIT_S
+            size = self.transaction_size
+            for messages in self.intermediate.consume_batches(size.records, size.consume_seconds_max, self.batch_max, wait_s):
                 points.at("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
@@ -83,17 +94,28 @@ class Loop:
             if self.work:
                 points.at("two: decided")
                 self.run_transaction()
+            if finish or not self.work or self.partitions.waiting or self.has_failed:
+                self.finish_commit()
         except (TransactionFailed, PositionGone) as failed:
-            log.warning("reading the frontier again after: %s", failed)
-            REREADS.inc()
-            self.has_failed = True
-            if self.work:
-                self.transaction_size.on_failed(self._count_consumed())
-            self.destination.resolve_in_doubt()
-            self.partitions.reload()
+            self._recover(failed)
         self._forget_revoked()
         if self.partitions.waiting:
             self.start_waiting()
+
+    def _recover(self, failed: Exception) -> None:
+        """End what is open or unfinished; then every partition waits for its committed frontier."""
+        log.warning("reading the frontier again after: %s", failed)
+        REREADS.inc()
+        if self.work:
+            self.transaction_size.on_failed(sum(work.consumed for work in self.work.values()))
+        self.destination.abort()
+        try:
+            self.finish_commit()
+        except TransactionFailed as failed_too:
+            log.warning("the commit before has failed too: %s", failed_too)
+        self.has_failed = True
+        self.destination.resolve_in_doubt()
+        self.partitions.reload()
 
     def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
         """Step 2, for every partition of the batch that is still assigned; PositionGone where records of the intermediate topic are missing.
@@ -121,7 +143,7 @@ class Loop:
             work.partitioned_records += state.partitioner(records)
 
     def run_transaction(self) -> None:
-        """Steps 3 to 6; then the state changes."""
+        """Steps 3 to 7; then the state changes."""
         began_at = machine.monotonic()
         member = self.intermediate.get_group_metadata()
         self.destination.begin()
@@ -130,7 +152,11 @@ class Loop:
             written = {place: self._write_partition(place, work) for place, work in self.work.items()}
             points.at("two: written")
             next_states = {place: self._build_next_state(place, work) for place, work in self.work.items()}
-            self._commit(next_states, member)
+            self._prepare_commit(next_states, member)
+            self.finish_commit()
+            self.destination.start_commit()
+            if self.has_failed:  # one transaction at a time until one is committed, so that an error belongs to the records of this round
+                self.destination.finish_commit()
         except RecordRefused as refused:
             raise refused if refused.names_the_record else RecordRefused(f"{refused} {_describe_largest_record(self.work)}") from None
         except TransactionFailed:
@@ -138,19 +164,28 @@ class Loop:
         except Exception:
             self.destination.abort()
             raise
+        self.partitions.assigned.update(next_states)
+        self.started_commit = StartedCommit(self.work, written, began_at)
+
+    def finish_commit(self) -> None:
+        """Wait for the commit that was started, if there is one; TransactionFailed when it is not certain that it is done.
+
+        A refused record is such a failure too: this round's records are not those of that transaction, and the next round, with them, names the record.
+        """
+        started, self.started_commit = self.started_commit, None
+        if started is None:
+            return
+        try:
+            self.destination.finish_commit()
+        except (TransactionFailed, RecordRefused) as failed:
+            self.work = {}  # it was decided on top of that transaction
+            self.transaction_size.on_failed(started.consumed)
+            raise TransactionFailed(str(failed)) from None
         points.at("two: committed")
         self.has_failed = False
-        seconds = machine.monotonic() - began_at
-        TRANSACTION_SECONDS.observe(seconds)
-        self.transaction_size.on_committed(self._count_consumed(), seconds)
-        TRANSACTION_RECORDS.observe(sum(written.values()))
-        self.partitions.assigned.update(next_states)
-        for place, work in self.work.items():
-            self._update_metrics(place, work, written[place])
-
-    def _count_consumed(self) -> int:
-        """Records of the current round."""
-        return sum(work.consumed for work in self.work.values())
+        self.transaction_size.on_committed(started.consumed, machine.monotonic() - started.began_at)
+        started.report(self.routes, self.partitions.assigned)
+        self.last_timestamp_ms.update(started.last_timestamps_ms(self.partitions.assigned))
 
     def start_waiting(self) -> None:
         """For partitions that wait: load and check their frontiers, commit first frontiers, then fetch from there.
@@ -161,7 +196,11 @@ class Loop:
         """
         while self.partitions.waiting:
             if not self.starting.assigned:
-                self.starting = self.starter.start_partitions(self.partitions.waiting)
+                try:
+                    self.starting = self.starter.start_partitions(self.partitions.waiting)
+                except TransactionUndecided as undecided:
+                    log.info("waiting for a transaction: %s", undecided)
+                    return
                 points.at("two: frontier read")
                 self.destination.outputs.update(self.starting.outputs)
             try:
@@ -175,20 +214,25 @@ class Loop:
             self.partitions.start(started)
             self.pulse.lag.keep(self.partitions.assigned)  # only now: partitions that are lost together with their cluster keep reporting lag
             for place, state in started.items():
-                FRONTIER.labels(*self._frontier_labels(place)).set(state.frontier.rule.frontier)
+                set_frontier_metric(self.routes, place, state.frontier.rule.frontier)
             self.intermediate.start_fetching(started)
 
     def _commit_first_frontiers(self, start: StartedPartitions) -> None:
         while start.to_commit:
             member = self.intermediate.get_group_metadata()
             self.destination.begin()
-            self._commit({place: start.assigned[place] for place in start.to_commit}, member)
+            self._prepare_commit({place: start.assigned[place] for place in start.to_commit}, member)
+            self.destination.start_commit()
+            self.destination.finish_commit()
             points.at("two: first frontier made")
             start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
 
     def _forget_revoked(self) -> None:
         """Forget all state of revoked partitions: none of their records may be written."""
-        for place in self.partitions.pop_revoked():
+        revoked = self.partitions.pop_revoked()
+        if revoked:
+            self.starter.on_revoked()
+        for place in revoked:
             self.work.pop(place, None)
             self.last_timestamp_ms.pop(place, None)
             self.starting.forget(place)
@@ -233,8 +277,8 @@ class Loop:
             return None
         return checksum_of(work.parts[-1][0][-1]) if work.parts else state.frontier.last_written
 
-    def _commit(self, next_states: Mapping[Place, AssignedPartition], member: object) -> None:
-        """Steps 5 and 6: the frontier is encoded last, when the number of sent records is known."""
+    def _prepare_commit(self, next_states: Mapping[Place, AssignedPartition], member: object) -> None:
+        """Step 5: the frontier is encoded last, when the number of sent records is known."""
         def offsets() -> list[TopicPartition]:
             positions = {}
             for place, state in next_states.items():
@@ -243,25 +287,7 @@ class Loop:
                 positions[place] = (state.next_offset, state.frontier.encode())
             return offsets_with_metadata(positions)
 
-        self.destination.commit(offsets, member)
-
-    def _update_metrics(self, place: Place, work: Work, written: int) -> None:
-        intermediate, route = (place.topic, str(place.partition)), self.routes[place.topic]
-        destination = (route.destination_topic, intermediate[1] if route.mapping == SAME else route.mapping)
-        RECORDS_IN.labels("deduplicator", *intermediate).inc(work.consumed)
-        RECORDS_OUT.labels("deduplicator", *destination).inc(written)
-        for reason, number in (("duplicate", work.duplicates), ("stale", work.stale), ("hole", work.holes), ("filtered", work.filtered),
-                               ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
-            DROPPED.labels(reason, *intermediate).inc(number)
-        FRONTIER.labels(*self._frontier_labels(place)).set(work.rule.frontier)
-        if work.parts:
-            (first, _), (last, _) = work.parts[0], work.parts[-1]
-            first_ms, self.last_timestamp_ms[place] = first[0][3], last[-1][3]
-            COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - first_ms / 1000))
-
-    def _frontier_labels(self, place: Place) -> tuple[str, str]:
-        """A frontier is a source offset, so its labels are those of the source."""
-        return self.routes[place.topic].source_topic, str(place.partition)
+        self.destination.prepare_commit(offsets, member)
 
 
 def _describe_largest_record(works: Mapping[Place, Work]) -> str:

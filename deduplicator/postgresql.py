@@ -53,6 +53,7 @@ class PostgresqlDestination:
         self.outputs: dict[Place, Output] = {}
         """`known_offset` is the source offset of the last row; `sent` is always 0."""
         self._written: list[tuple[Place, Sequence[Record], Sequence[int]]] = []
+        self._offsets: Sequence[TopicPartition] = ()
         self._last_offsets: dict[Place, int] = {}
         """The source offset of the last row before the transaction, of the written partitions."""
         self._copying: tuple[Place, Sequence[int]] | None = None
@@ -68,10 +69,16 @@ class PostgresqlDestination:
         self._last_offsets.setdefault(place, self.outputs[place].known_offset)
         self.outputs[place].known_offset = source_offsets[-1]
 
-    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is in the database)
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], member: Any) -> None:  # noqa: ARG002  (the fence is in the database)
+        """Keep the offsets for the commit."""
+        self._offsets = offsets()
+
+    def finish_commit(self) -> None:
+        """`start_commit` has waited."""
+
+    def start_commit(self) -> None:
         """One transaction; then the group's commits. Fenced, TransactionFailed, or a Stop that names the record."""
-        group_offsets = offsets()
-        positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in group_offsets}
+        positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in self._offsets}
         try:
             session = self.frontier_store.session
             self.frontier_store.set_deadline(self.frontier_store.settings.number("deduplicator.transaction_timeout_ms") / 1000)
@@ -90,10 +97,10 @@ class PostgresqlDestination:
         points.at("two: committed")  # the group does not know it yet; the loop reaches this fail point again when it does
         TRANSACTIONS.labels("committed").inc()
         self.frontier_store.on_committed(positions)
-        self.commit_for_group(group_offsets)
+        self.commit_for_group(self._offsets)
 
     def abort(self) -> None:
-        """No transaction is open outside `commit`."""
+        """No transaction is open outside `start_commit`."""
         self._written = []
 
     def resolve_in_doubt(self) -> None:

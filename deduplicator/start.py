@@ -81,7 +81,9 @@ class PartitionStarter:
         self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
 
     def start_partitions(self, places: Iterable[Place]) -> StartedPartitions:
-        """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while the destination does not answer."""
+        """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while the destination does not answer; TransactionUndecided while
+        another producer's transaction is open: then it has to be called again, after a poll.
+        """
         partitions = sorted(places)
         if not partitions:
             return StartedPartitions()
@@ -104,7 +106,12 @@ class PartitionStarter:
             if not self._is_one_to_one(place):
                 limit = CallLimit(self.consumer_group.pulse.beat)
                 state.partitioner = build_partitioner(self.routes[place.topic], place.partition, destinations[place.topic].partitions, limit)
+        self.consumer_group.undecided_since = None
         return result
+
+    def on_revoked(self) -> None:
+        """Other partitions are to be started than before: whatever transaction was waited for, it is another one from now on."""
+        self.consumer_group.undecided_since = None
 
     def _is_one_to_one(self, place: Place) -> bool:
         return self.routes[place.topic].is_one_to_one

@@ -130,7 +130,7 @@ class TableFrontierStore:
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """Take these partitions over: their rows, which nobody else can move from now on, compared with the group's commits."""
-        group_commits = self.consumer_group.load_commits({place.topic for place in partitions})
+        group_commits = self.consumer_group.load_commits({place.topic for place in partitions}, partitions)
         rows = self._ask("taking the frontiers over", lambda session: self.take_over_rows(session, sorted(partitions)))
         commits, to_commit_again = dict(group_commits), set[Place]()
         for place, (next_offset, row) in rows.items():

@@ -1,8 +1,9 @@
 """Two transactional producers, used in turn, and what is certain about a transaction after each failure.
 
 Why two: right after a commit is answered, the coordinator still writes the markers; a producer that then begins its next
-transaction is refused and waits 20-100 ms. The other one begins at once. A transaction begins only after the one
-before it is **known** to be committed, so commits stay in order.
+transaction is refused and waits 20-100 ms. The other one begins at once, also while the first one's commit is not
+answered yet. A commit starts only after the one before it is **known** to be done, so commits stay in order, and what was
+written on top of a transaction that failed is aborted.
 
 The lifecycle of one producer is the table `NEXT`. An event that is not in the table is a defect of reo and raises.
 After a failure there are only two cases:
@@ -15,7 +16,6 @@ After a failure there are only two cases:
 
 If a connection is lost during a call, librdkafka reconnects and sends its request again. The call succeeds, and the first request may
 still arrive. So a producer that lost a connection during its transaction is discarded too, after the commit or abort is certain.
-
 In both cases the caller reads the committed frontier again and continues from it: `TransactionFailed`.
 """
 
@@ -35,25 +35,30 @@ from common.pulse import Pulse
 
 log = logging.getLogger(__name__)
 STEP_S = 5.0
-"""A call that may take longer is split into calls of this length (librdkafka continues when it is called again). Between them the process reports that
-it waits for the destination, and that it is alive. Far below the watchdog's limit (`reo.health.SILENT_S`)."""
+"""A longer call is split into calls of this length (librdkafka continues when it is called again). Between them the process reports that it waits for
+the destination, and that it is alive. Far below the watchdog's limit (`reo.health.SILENT_S`)."""
 TIMEOUT_SHARE = 0.9
-"""The share of the time-out after which a transaction has to be over. After the whole time-out the coordinator aborts it and fences the producer, which ends
-this process; and the next process would begin with as large a transaction, since `deduplicator.transaction_size` starts anew."""
+"""The share of the time-out after which a transaction has to be over. After the whole of it the coordinator fences the producer, which ends this process;
+and the next one would begin with as large a transaction, since `deduplicator.transaction_size` starts anew."""
 
-State = Literal["new", "ready", "open", "prepared"]
-Event = Literal["initialised", "begun", "offsets sent", "committed", "aborted", "in doubt"]
+START_S = 0.002
+"""For how long `start_commit` calls the client, which has to take the request over only."""
+State = Literal["new", "ready", "open", "prepared", "committing"]
+Event = Literal["initialised", "begun", "offsets sent", "commit sent", "committed", "aborted", "in doubt"]
 NEXT: dict[tuple[State, Event], State] = {
     ("new", "initialised"): "ready",
     ("ready", "begun"): "open",
     ("open", "offsets sent"): "prepared",
-    ("prepared", "committed"): "ready",
+    ("prepared", "commit sent"): "committing",
+    ("committing", "committed"): "ready",
     ("open", "aborted"): "ready",
     ("prepared", "aborted"): "ready",
+    ("committing", "aborted"): "ready",
     ("new", "in doubt"): "new",
     ("ready", "in doubt"): "new",
     ("open", "in doubt"): "new",
     ("prepared", "in doubt"): "new",
+    ("committing", "in doubt"): "new",
 }
 
 
@@ -62,6 +67,11 @@ def after(state: State, event: Event) -> State:
     if (state, event) not in NEXT:
         raise StageFailed(f"a producer that is {state!r} cannot take {event!r}: a defect in the loop")
     return NEXT[state, event]
+
+
+def is_unfinished(error: KafkaError) -> bool:
+    """Whether the only error of a call is that its time was over: the client goes on with it, and takes the same call again."""
+    return error.code() == KafkaError._TIMED_OUT and error.retriable()
 
 
 class TransactionFailed(Exception):
@@ -77,8 +87,7 @@ class TransactionalProducer:
         self.make = make
         self.timeout_s = timeout_s
         self.pulse = pulse
-        self.count_lost = count_lost
-        """How many connections and responses its clients have lost."""
+        self.count_lost = count_lost  # connections and responses that its clients have lost
         self.lost_at_begin = 0
         self.deadline = 0.0
         """When the open transaction has to be over."""
@@ -119,8 +128,7 @@ class TransactionalProducer:
         deadline = min(self.deadline, self.clock() + self.timeout_s)
         while outstanding := self._flush(max(0.1, min(STEP_S, deadline - self.clock()))):
             if self.clock() >= deadline:
-                timed_out = KafkaError(KafkaError._TIMED_OUT, f"{outstanding} records or reports are outstanding")
-                raise self.handle_failure(KafkaException(timed_out), "writing the records")
+                raise self.handle_failure(KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{outstanding} are outstanding")), "writing the records")
             self.pulse.wait("destination")
         self.pulse.beat()
 
@@ -136,8 +144,31 @@ class TransactionalProducer:
             raise self.handle_failure(failed, "writing the records") from None
 
     def commit(self) -> None:
-        """Commit; returns only when the coordinator has answered that it is done."""
-        self._call("committed", "committing the transaction", lambda client, seconds: client.commit_transaction(seconds))
+        """Commit, and wait until it is known to be done."""
+        self.start_commit()
+        self.finish_commit()
+
+    def start_commit(self) -> None:
+        """Send EndTxn; `finish_commit` waits for the answer. librdkafka goes on with a commit whose call has timed out; the next call collects the answer."""
+        assert self.client is not None
+        self.state = after(self.state, "commit sent")
+        try:
+            self.client.commit_transaction(START_S)
+        except KafkaException as failed:
+            if not is_unfinished(failed.args[0]):
+                raise self.handle_failure(failed, "committing the transaction") from None
+            self.pulse.beat()
+        else:
+            self.state = after(self.state, "committed")
+            self._on_committed()
+
+    def finish_commit(self) -> None:
+        """Wait until the commit that was started, if any, is known to be done."""
+        if self.state == "committing":
+            self._call("committed", "committing the transaction", lambda client, seconds: client.commit_transaction(seconds))
+            self._on_committed()
+
+    def _on_committed(self) -> None:
         TRANSACTIONS.labels("committed").inc()
         self._discard_if_connection_lost()
 
@@ -169,8 +200,7 @@ class TransactionalProducer:
             try:
                 call(self.client, max(0.1, min(STEP_S, left_s)))
             except KafkaException as failed:
-                error = failed.args[0]
-                if error.code() != KafkaError._TIMED_OUT or not error.retriable() or left_s <= STEP_S:
+                if not is_unfinished(failed.args[0]) or left_s <= STEP_S:
                     raise
                 self.pulse.wait("destination")
             else:
@@ -196,7 +226,7 @@ class TransactionalProducer:
 
     def abort(self) -> bool:
         """Abort an open transaction; True when the coordinator has confirmed it, or nothing was open."""
-        if self.state not in ("open", "prepared"):
+        if self.state not in ("open", "prepared", "committing"):
             return True
         assert self.client is not None
         try:
@@ -243,13 +273,28 @@ class ProducerPair:
             producer.initialise()
 
     def begin(self) -> Producer:
-        """Begin the next transaction; the one before it must be committed, aborted or discarded."""
+        """Begin the next transaction; the one before it must be committed, aborted or discarded, or its commit must have started."""
         if self.current.state in ("open", "prepared"):
             raise StageFailed("a transaction was begun while another is open: a defect in the loop")
         self.turn = 1 - self.turn
         return self.current.begin()
 
+    def start_commit(self) -> None:
+        """Start the current transaction's commit; the one before it must be known to be done."""
+        if any(producer.state == "committing" for producer in self.producers):
+            raise StageFailed("a commit was started before the last one was known to be done: a defect in the loop")
+        self.current.start_commit()
+
+    def finish_commit(self) -> None:
+        """Wait for the commit that was started, if there is one."""
+        for producer in self.producers:
+            producer.finish_commit()
+
     def close(self) -> None:
-        """Leave no transaction open."""
+        """Leave no transaction open: a commit that was started is waited for, any other transaction is aborted."""
+        try:
+            self.finish_commit()
+        except Exception as failed:  # the outcome is in doubt; the next process initialises this producer, which ends its transaction
+            log.warning("a commit is not known to be done: %s", failed)
         for producer in self.producers:
             producer.abort()

@@ -47,6 +47,15 @@ class Work:
     read_up_to: int = 0
     filtered: int = 0
     cycles: int = 0
+    timestamps_ms: tuple[int, int] | None = None
+    """Of the first and the last record that was written, once the records are released."""
+
+    def release_records(self) -> None:
+        """When they are written: only the counts and two timestamps are needed for what follows."""
+        if self.parts:
+            (first, _), (last, _) = self.parts[0], self.parts[-1]
+            self.timestamps_ms = first[0][3], last[-1][3]
+        self.parts, self.partitioned_records, self.last = [], [], None
 
     @property
     def records(self) -> list[Record]:

@@ -83,7 +83,7 @@ class Worker:
     """The partitions whose end offsets were requested last."""
 
     def run_housekeeping(self) -> None:
-        """Once a second, between two rounds."""
+        """Once a second, between two rounds, while no commit is unfinished."""
         self._add_routes(self.topic_discovery.find_new_routes(self.routes.values()))
         if self.ends.answered_within(2 * HOUSEKEEPING_S):  # these two checks block until the cluster answers
             self.unassigned.check()
@@ -183,8 +183,9 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
     try:
         with pause_gc() as collect:
             while not stopping():
-                worker.loop.run_round()
-                if machine.monotonic() >= due:
+                is_due = machine.monotonic() >= due
+                worker.loop.run_round(finish=is_due)
+                if is_due:
                     collect()
                     worker.run_housekeeping()
                     due = machine.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)

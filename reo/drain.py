@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from common import machine, positions
 from common.errors import ClusterUnreachable, HangingTransaction
-from common.kafka_clients import admin, reader
+from common.group import commit_reader
+from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
 
@@ -21,7 +22,7 @@ class Drain:
     """The end offsets of the intermediate topics at the start, and whether the group has reached them."""
 
     def __init__(self, settings: Settings, places: Iterable[Place]) -> None:
-        self.reader = reader(settings.destination, settings)
+        self.reader = commit_reader(settings.destination, settings)
         self.ends = positions.ends(admin(settings.destination, settings), places)
         self.next_check_s = 0.0
 

@@ -25,7 +25,7 @@ from itertools import islice, zip_longest
 from confluent_kafka import Consumer
 
 from common import permissions, positions, source_candidates, tables, topics
-from common.errors import ClusterUnreachable, CopyDiffers, FrontierLost, HangingTransaction, OffsetUntranslatable, ReoError, TopicMissing
+from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.group import Group
 from common.kafka_clients import admin, reader
@@ -89,11 +89,8 @@ class Translation:
         """By source partition; only frontiers of these topics."""
         routes = {route.intermediate_topic: route for route in self.sources}
         places = topics.intermediates(self.sources)
-        try:
-            commits = positions.read_commits(self.destination_reader, places)
-        except (ClusterUnreachable, HangingTransaction):
-            Group(self.settings, self.destination_admin).commits(places)  # its error tells, unlike a consumer's, that offsets are pending
-            raise
+        group = Group(self.settings, self.destination_admin)
+        commits = {place: positions.decode_commit(place, *commit) for place, commit in group.commits(places, decided=False).items()}
         frontiers = {}
         for place, commit in commits.items():
             route = routes[place.topic]

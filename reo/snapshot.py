@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer
 
-from common import frontier as frontiers
 from common import machine, positions, topics
-from common.errors import ClusterUnreachable, FrontierUnreadable
+from common.errors import ClusterUnreachable
 from common.frontier import Frontier
 from common.group import Group
 from common.records import Consumed
@@ -102,21 +101,14 @@ class Inspector:
         partitions, open_at_source = self._read_progress(pairs, intermediates, commits)
         outputs = [Place(name, partition) for name in dict.fromkeys(route.destination_topic for route in sources) if name in existing
                    for partition in range(existing[name].partitions)]
-        frontiers_by_place = {place: frontier for place, (_, frontier) in commits.items()}
+        frontiers_by_place = {place: commit.frontier for place, commit in commits.items()}
         return Snapshot(machine.monotonic(), sources, partitions, frontiers_by_place, open_at_source, self._find_open_transactions(outputs))
 
-    def _load_commits(self, places: list[Place]) -> dict[Place, tuple[int, Frontier]]:
-        """By intermediate partition: the intermediate offset that stage two reads next, and its frontier."""
-        commits = {}
-        for place, commit in self.group.commits(places, decided=False).items():
-            try:
-                commits[place] = commit.intermediate_offset, frontiers.decode(commit.metadata)
-            except ValueError as reason:
-                raise FrontierUnreadable(f"the committed offset of {place} carries no frontier of reo ({reason}): another application commits with group "
-                                         f"{self.group.name}, or its offsets were reset. `reo recover` finds the frontier from the data") from None
-        return commits
+    def _load_commits(self, places: list[Place]) -> dict[Place, positions.Committed]:
+        """By intermediate partition."""
+        return {place: positions.decode_commit(place, *commit) for place, commit in self.group.commits(places, decided=False).items()}
 
-    def _read_progress(self, pairs: list[tuple[Place, Place]], intermediates: list[Place], commits: Mapping[Place, tuple[int, Frontier]]
+    def _read_progress(self, pairs: list[tuple[Place, Place]], intermediates: list[Place], commits: Mapping[Place, positions.Committed]
                        ) -> tuple[list[PartitionProgress], dict[Place, int]]:
         source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
         ends = positions.ends(source_admin, [source for source, _ in pairs])
@@ -125,22 +117,23 @@ class Inspector:
         intermediate_begins, intermediate_ends = (ask(destination_admin, intermediates) for ask in (positions.beginnings, positions.ends))
         newest = self._read_firsts(self.clients.frontier_reader,
                                    {place: end - 1 for place, end in intermediate_ends.items() if end > intermediate_begins[place]})
-        waiting = self._read_firsts(self.clients.frontier_reader, {place: max(commits[place][0], intermediate_begins[place]) for place in intermediates
-                                                                   if place in commits and commits[place][0] < intermediate_ends[place]})
+        unread = {place: commit.intermediate_offset for place, commit in commits.items() if commit.intermediate_offset < intermediate_ends[place]}
+        waiting = self._read_firsts(self.clients.frontier_reader, {place: max(offset, intermediate_begins[place]) for place, offset in unread.items()})
         origins = {place: positions.parse_read_up_to(message) or positions.parse_origin(message) for place, message in newest.items() if message}
         copied, written = {}, {}  # the next offset of stage two and of stage one, by source partition
         for source, place in pairs:
-            copied[source] = (commits[place][1].rule.frontier + 1 if place in commits
+            copied[source] = (commits[place].frontier.rule.frontier + 1 if place in commits
                               else find_first_source_offset(self.settings, source_admin, source, added=False))
             origin = origins.get(place)
-            is_current = origin is not None and (place not in commits or origin.epoch >= commits[place][1].rule.epoch)
+            is_current = origin is not None and (place not in commits or origin.epoch >= commits[place].frontier.rule.epoch)
             written[source] = max(copied[source], origin.source_offset + 1 if origin and is_current else 0)
         first_not_copied = self._read_waiting(copied, begins, ends)
         first_not_written = self._read_waiting({source: offset for source, offset in written.items() if offset > copied[source]}, begins, ends)
         now_ms = machine.time() * 1000
         partitions = []
         for source, place in pairs:
-            offset, frontier = commits.get(place, (0, None))
+            commit = commits.get(place)
+            offset, frontier = (commit.intermediate_offset, commit.frontier) if commit else (0, None)
             end, last, epoch = ends[source], newest.get(place), origins[place].epoch if place in origins else 0
             first_for_stage_one = first_not_written.get(source) if written[source] > copied[source] else first_not_copied.get(source)
             partitions.append(PartitionProgress(

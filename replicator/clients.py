@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from common.group import commit_reader
 from common.kafka_clients import admin, reader
 from common.settings import Settings
 from replicator.read_up_to_writer import ReadUpToWriter
@@ -18,7 +19,7 @@ class Clients:
 
     def __init__(self, settings: Settings) -> None:
         self.destination_admin: AdminClient = admin(settings.destination, settings)
-        self.frontier_reader: Consumer = reader(settings.destination, settings, **SINGLE_RECORD_FETCH)
+        self.frontier_reader: Consumer = commit_reader(settings.destination, settings, **SINGLE_RECORD_FETCH)
         self.read_up_to_writer = ReadUpToWriter(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer

@@ -108,7 +108,7 @@ class Planner:
         return None
 
     def try_read_commits(self, places: Iterable[Place]) -> dict[Place, Committed]:
-        """The commits that can be read now; empty while the cluster does not answer or a transaction with offsets is open."""
+        """The commits, as of before any open transaction: stage two goes on while a run is planned, too. Empty while the cluster does not answer."""
         try:
             return positions.read_commits(self.clients.frontier_reader, places, 2.0)
         except (ClusterUnreachable, HangingTransaction) as later:

@@ -70,7 +70,7 @@ def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier],
             begin = max(snapshot.beginnings[place], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:
                 compared[route] += compare_tail(place, copied, _read_candidate_tail(snapshot, theirs, place, begin, last), last)
-            if frontier.destination_known >= 0 or frontier.sent:
+            if frontier.last_record or frontier.sent or copied:  # offsets alone can be those of aborted records
                 written.add(route)
     finally:
         ours.close()

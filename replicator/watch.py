@@ -185,7 +185,8 @@ class Watch:
         copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
         if truncated or leader_epochs != self.leader_epochs or machine.monotonic() > self.sampled_at + OUTAGE_S:
             self._check_history(self.copied)
-            self.unverified_up_to = dict(self.positions)
+            written = {place: newest.source_offset + 1 for place, newest in sample.newest.items() if newest.epoch == self.plan.epoch}
+            self.unverified_up_to = {place: max(position, written.get(place, 0)) for place, position in self.positions.items()}
         if self.unverified_up_to:
             self._check_history({place: last for place, last in copied.items() if last != self.copied.get(place)})  # the others are compared
             self.unverified_up_to = {place: end for place, end in self.unverified_up_to.items()

@@ -193,3 +193,5 @@ class Judge:
         copy = self.copies[partition]
         copy.expected = copy.expected[:copy.next]
         copy.read_to = min(copy.read_to, self.copied_to(partition) + 1)
+        if partition < len(self.system.ends_at_start):
+            self.system.ends_at_start[partition] = min(self.system.ends_at_start[partition], self.system.source.log(self.system.topic, partition).end)

@@ -9,7 +9,7 @@ import contextlib
 import io
 from typing import TYPE_CHECKING
 
-from common.errors import ClusterUnreachable, HangingTransaction, ServiceRuns
+from common.errors import ClusterUnreachable, CopyDiffers, FrontierLost, HangingTransaction, ServiceRuns
 from reo import recover as reo_recover
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ BACK_WITHIN_S = 120.0
 TRIES, PAUSE_S = 30, (1.0, 10.0)
 COMES_BY_ITSELF = frozenset({ClusterUnreachable.exit_code, HangingTransaction.exit_code, ServiceRuns.exit_code, 1})
 """What `reo recover` refuses now and may do later; 1 is an error of a client that lost its connection."""
+
+PROVES_NOTHING = frozenset({"records committed at the source are deleted", "source compacted"})
+"""What is no longer in the source cannot be compared: then `reo recover` may refuse for good."""
 
 
 def delete_frontiers(system: System) -> None:
@@ -46,6 +49,8 @@ def recover(system: System) -> None:
         if code not in COMES_BY_ITSELF:
             break
     if code:
+        if PROVES_NOTHING.intersection(system.faults.done):
+            system.faults.allowed |= {FrontierLost.exit_code, CopyDiffers.exit_code}
         system.end(code, f"recovery: {said.getvalue()}")
     else:
         system.go_on()

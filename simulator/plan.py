@@ -82,17 +82,19 @@ class Plan:
     """`source.start`."""
     filtered_by: str = ""
     """Which of the two settings leaves records out: `filter.sql`, `filter.function`."""
+    destination_slow_s: float = 0.0
+    """How long the destination takes for each record of a transaction: a full one is not over before its time-out."""
 
 
 def drawn(seed: int, candidates: int | None = None) -> Plan:
     """The plan of a seed.
 
     One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, one in eight begins at the end of what is there,
-    and one in four leaves records out. With a number of `candidates`, so many, and nothing of the others. They are drawn beside the rest, which stays
-    what it is without them.
+    one in four leaves records out, and one in sixteen has a slow destination. With a number of `candidates`, so many, and nothing of the others. They are
+    drawn beside the rest, which stays what it is without them.
     """
     chance, others = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
-    are_deleted, start, filtered_by = False, "earliest", ""
+    are_deleted, start, filtered_by, slow_s = False, "earliest", "", 0.0
     if candidates is None:
         candidates = others.choice((2, 3)) if others.random() < 1 / 8 else 1
         are_deleted = others.random() < 1 / 8
@@ -100,6 +102,8 @@ def drawn(seed: int, candidates: int | None = None) -> Plan:
             start = "latest"
         if candidates == 1 and not are_deleted:
             filtered_by = others.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
+        if others.random() < 1 / 16:
+            slow_s = others.uniform(2.5, 8.0)
     possible = KINDS if candidates == 1 else {kind: weight for kind, weight in KINDS.items() if kind not in OF_THE_SOURCE} | OF_CANDIDATES
     names, weights = list(possible), list(possible.values())
     drawn_kinds: list[str] = []
@@ -115,7 +119,7 @@ def drawn(seed: int, candidates: int | None = None) -> Plan:
     return Plan(
         seed, chance.choice((1, 1, 2, 3)), chance.choice((1, 1, 2, 3)), chance.randint(3, 40), chance.choice((0.0, 0.3, 0.7)),
         chance.choice(("classic", "classic", "consumer")), chance.random() < 0.15,
-        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates, start, filtered_by)
+        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates, start, filtered_by, slow_s)
 
 
 def smaller(plan: Plan) -> list[Plan]:
@@ -131,6 +135,8 @@ def smaller(plan: Plan) -> list[Plan]:
         found.append(replace(plan, start="earliest"))
     if plan.filtered_by:
         found.append(replace(plan, filtered_by=""))
+    if plan.destination_slow_s:
+        found.append(replace(plan, destination_slow_s=0.0))
     if plan.candidates > 2:
         found.append(replace(plan, candidates=2))
     if plan.transactional:

@@ -84,6 +84,7 @@ ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
         ):"""
 DROP = "            hole_first, hole_last = min(hole_first, source_offset), max(hole_last, source_offset)\n"
+FINISH = "            self.finish_commit()\n"
 RAISED = "max(clock_ms + AHEAD_MS, time_ms(max(known, default=0)) + 2)"
 WRONGS = (
     # defects that the service once had
@@ -126,11 +127,16 @@ WRONGS = (
     Wrong("a producer in doubt is not replaced", TRANSACTION, '("open", "in doubt"): "new"', '("open", "in doubt"): "ready"'),
     Wrong("an aborted transaction counts as open", TRANSACTION, '("open", "aborted"): "ready"', '("open", "aborted"): "open"'),
     Wrong("no abort after an abortable error", TRANSACTION, "error.txn_requires_abort() and self.abort()", "error.txn_requires_abort()"),
-    Wrong("a late EndTxn may end the next transaction", TRANSACTION, '("prepared", "in doubt"): "new"', '("prepared", "in doubt"): "ready"'),
+    Wrong("a late EndTxn may end the next transaction", TRANSACTION, '("committing", "in doubt"): "new"', '("committing", "in doubt"): "ready"'),
+    Wrong("a commit that is not answered is believed to be done", TRANSACTION, '        if self.state == "committing":\n',
+          '        if self.state == "committing":\n            self.state = "ready"\n'),
+    Wrong("what was decided on top of a failed transaction is committed", LOOP, f"{FINISH}            self.destination.start_commit()\n",
+          f"            try:\n    {FINISH}            except TransactionFailed:\n                pass\n            self.destination.start_commit()\n"),
+    Wrong("the lag is told of what is not committed yet", "deduplicator.worker", "run_round(finish=is_due)", "run_round()"),
     Wrong("a producer that lost something is used again", TRANSACTION, "        if self.count_lost(self.client) != self.lost_at_begin:", "        if False:"),
     Wrong("offsets are committed in another transaction than the records", DESTINATION, "        producer.send_offsets(offsets(), member)\n",
           "        producer.send_offsets([], member)\n        producer.commit()\n        producer.begin()\n        producer.send_offsets(offsets(), member)\n"),
-    Wrong("no rewind after an abort", LOOP, "            self.partitions.reload()\n", ""),
+    Wrong("no rewind after an abort", LOOP, "        self.partitions.reload()\n", ""),
     Wrong("revoked partitions are worked on", "deduplicator.partitions", "            self.assigned.pop(place, None)\n", ""),
     Wrong("a commit of no member is sent", INTERMEDIATE, "        if generation < 0 or not member_id:", "        if False:"),
     Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n                    raise\n",
@@ -138,6 +144,12 @@ WRONGS = (
     Wrong("a first frontier is not committed before it is used", LOOP, "        while start.to_commit:\n", "        while False:\n"),
     Wrong("an anchor does not raise the epoch", START, "            state.frontier = raise_epoch(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
+    Wrong("a transaction that was too slow is not made smaller", "deduplicator.transaction_size",
+          "self.records = max(1, min(self.records, records) // 2)", "self.records = self.records_max"),
+    Wrong("what was added while stage two was away begins at the latest", START,
+          "added=place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled)))", "added=False)"),
+    Wrong("frontier of another partition", "common.positions", "decode_commit(Place(answer.topic, answer.partition), answer",
+          "decode_commit(Place(answer.topic, answer.partition), answers[-1 - answer.partition]"),
     # recovery
     Wrong("a recovered frontier is one too high", "reo.recover",
           "        return last_copied.source_offset\n", "        return last_copied.source_offset + 1\n"),
@@ -148,6 +160,7 @@ WRONGS = (
     # stage one
     Wrong("a candidate's records are not compared", "replicator.source_selection",
           "    check_history(snapshot, frontiers)\n    compared = tail_comparison.compare_tails(snapshot, frontiers, on_progress)\n", "    compared = 0\n"),
+    Wrong("a drained run is done without asking", RUN, '("drained", "behind"): "planned"', '("drained", "behind"): "done"'),
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
     Wrong("a run begins one beyond", PLAN, "frontier.rule.frontier + 1 for", "frontier.rule.frontier + 2 for"),
     Wrong("a run begins two before the frontier", PLAN, "frontier.rule.frontier + 1 for", "max(0, frontier.rule.frontier - 1) for"),

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 NOTICED_S = LATE_S + 15.0
 """A cluster that is away for so long makes what needs it not ready."""
-WAITS_S = 60.0
-"""A record that waits for so long is lag, or something is not ready."""
+WAITS_S = 120.0
+"""While a record waits for so long, there is lag, or something is not ready, if only for a moment. (Until the session time-out of 45 s and a rebalance are
+over, nobody reports the lag of a partition whose worker was killed and does not come back.)"""
 EVERY_S = 1.0
 
 
@@ -32,6 +33,8 @@ class Reports:
         self.judge = judge
         self.due = 0.0
         self.untrue = ""
+        self.untrue_since: float | None = None
+        """When every process became ready with no lag, if they are."""
         for metric in (HEARTBEAT, LAG, READY):
             metric.clear()  # of the schedule before
 
@@ -45,14 +48,21 @@ class Reports:
     def _of_readiness(self) -> str:
         for child in self._alone():
             if self._is_ready(child):
+                assert child.process
+                awake_s = self.system.schedule.now - child.process.thawed_at
                 for cluster in (self.system.destination, *self._sources(child)):
-                    if cluster.away_for_s() > NOTICED_S:
+                    if min(cluster.away_for_s(), awake_s) > NOTICED_S:
                         return f"{child.name} is ready, and {cluster.name} is away for {cluster.away_for_s():.0f} s"
         return ""
 
     def _of_lag(self) -> str:
         waiting_s = self.judge.waiting_for_s()
-        if waiting_s > WAITS_S and self.reported() == 0 and all(map(self._is_ready, self._alone())):
+        living = self._alone()
+        if not waiting_s or self.reported() > 0 or not living or not all(map(self._is_ready, living)):
+            self.untrue_since = None
+        elif self.untrue_since is None:
+            self.untrue_since = self.system.schedule.now
+        elif min(waiting_s, self.system.schedule.now - self.untrue_since) > WAITS_S:
             return f"every process is ready and reports no lag, and a record waits for {waiting_s:.0f} s: {self.judge.missing()}"
         return ""
 

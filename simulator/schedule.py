@@ -32,6 +32,7 @@ class Process:
     tasks: list[Task] = field(default_factory=list)
     held: list[Task] = field(default_factory=list)
     """Of a frozen process, those whose time came meanwhile."""
+    thawed_at: float = 0.0
     on_end: Callable[[BaseException | None], None] | None = None
     """Called when the main task ends by itself, with what it raised; not when it is killed."""
 
@@ -144,6 +145,7 @@ class Schedule:
     def thaw(self, process: Process) -> None:
         """SIGCONT."""
         process.is_frozen = False
+        process.thawed_at = self.now
         for task in process.held:
             self.push(self.now, task)
         process.held.clear()

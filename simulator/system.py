@@ -63,6 +63,7 @@ class System:
         self.source = Cluster(schedule, "source", cluster_id="source-cluster")
         """The one that is copied; with several candidates what all of them are given, which no client reaches."""
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
+        self.destination.slow_s = plan.destination_slow_s
         self.candidates = [Cluster(schedule, f"source{number}") for number in range(plan.candidates)] if plan.candidates > 1 else []
         reached = {f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]}
         self.network.clusters = reached | {"destination:9092": self.destination}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from deduplicator.transaction import START_S, is_unfinished
 from tests.kafka_scripts import LONG_S, T0, World
 
 
@@ -96,6 +98,54 @@ def fencing(world: World) -> None:
     world.decided()
     world.note("committed", world.read([0]))
     world.note("uncommitted", world.read([0], isolation_level="read_uncommitted"))
+
+
+def commits_in_two_calls(world: World) -> None:
+    """As `TransactionalProducer.start_commit` and `finish_commit` do it: the answer, good or bad, is that of the call which waits for it."""
+    world.create()
+    producers = [world.transactional(transactional_id=f"{world.name}-{letter}") for letter in "ab"]
+    for producer in producers:
+        producer.init_transactions(LONG_S)
+    finish = None
+    for number in range(6):
+        producer = producers[number % 2]
+        producer.begin_transaction()
+        world.write(producer, [str(number)])
+        producer.flush(LONG_S)
+        if finish:
+            world.attempt(f"{number}: finish", finish)
+        finish = start_commit(producer)
+    world.attempt("finish", finish)
+    world.decided()
+    world.note("committed", values(world))
+    producers[0].begin_transaction()
+    world.write(producers[0], ["old"])
+    producers[0].flush(LONG_S)
+    newer = world.transactional(transactional_id=f"{world.name}-a")
+    newer.init_transactions(LONG_S)
+    world.attempt("of a fenced producer", start_commit(producers[0]))
+    world.decided()
+    world.note("in the end", values(world))
+
+
+def values(world: World) -> list[object]:
+    """What is committed, without the offsets: markers come between the records at different times."""
+    return [one[2] for one in world.plain(world.read([0]))[0] if len(one) > 2]
+
+
+def start_commit(producer: Any) -> Callable[[], object]:
+    """Returns what is left to be called: whether the answer comes within the first call is a matter of chance."""
+    try:
+        producer.commit_transaction(START_S)
+    except KafkaException as failed:
+        refused = failed
+        return lambda: producer.commit_transaction(LONG_S) if is_unfinished(refused.args[0]) else raise_again(refused)
+    return lambda: None
+
+
+def raise_again(failed: KafkaException) -> None:
+    """As the call did."""
+    raise failed
 
 
 def a_zombie(world: World) -> None:
@@ -219,4 +269,4 @@ def log_append_time(world: World) -> None:
     world.note("records", [[record[:4], record[4][0]] if len(record) > 2 else record for record in world.read([0])[0]])
 
 
-SCRIPTS = (transactions, calls_out_of_order, fencing, a_zombie, time_out, refused_records, after_a_refusal, sizes, log_append_time)
+SCRIPTS = (transactions, calls_out_of_order, fencing, commits_in_two_calls, a_zombie, time_out, refused_records, after_a_refusal, sizes, log_append_time)

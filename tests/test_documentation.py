@@ -24,7 +24,7 @@ NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
-PACKAGES = ("common", "replicator", "deduplicator", "reo", "proof", "simulator", "faults", "fuzz", "bench", "reference", "tests")
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "simulator", "faults", "fuzz", "bench", "reference", "tests")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -99,6 +99,7 @@ class Taker:
     def __init__(self) -> None:
         self.produce = "{}{}{}{}{}{}{}{}".format  # takes eight arguments, in C
         self.current = self
+        self.state = "ready"
 
     def begin(self) -> Taker:
         """As ProducerPair.begin."""
@@ -110,8 +111,11 @@ class Taker:
     def flush(self) -> None:
         """As TransactionalProducer.flush."""
 
-    def commit(self) -> None:
-        """As TransactionalProducer.commit."""
+    def start_commit(self) -> None:
+        """As ProducerPair.start_commit."""
+
+    def finish_commit(self) -> None:
+        """As ProducerPair.finish_commit."""
 
     def check_deadline(self, doing: str) -> None:
         """As TransactionalProducer.go_on."""

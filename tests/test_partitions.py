@@ -85,6 +85,9 @@ class Stand:
         return StartedPartitions({place: AssignedPartition(7, FRONTIER) for place in places}, {Place("t", place.partition): Output(-1, 0) for place in places},
                                  sorted(places), sorted(places))
 
+    def on_revoked(self) -> None:
+        """What a start waits for is forgotten."""
+
     def raise_epochs_again(self, start: StartedPartitions) -> list[Place]:
         """None."""
         self.asked.append("raised")
@@ -95,12 +98,21 @@ class Stand:
         """A transaction."""
         self.asked.append(f"begin after {self.client.polls}")
 
-    def commit(self, offsets: Callable[[], Sequence[TopicPartition]], _: object) -> None:
+    def prepare_commit(self, offsets: Callable[[], Sequence[TopicPartition]], _: object) -> None:
         """Of the first frontiers."""
         self.asked.append([place.partition for place in offsets()])
         if self.fails:
             self.fails -= 1
             raise TransactionFailed("no")
+
+    def start_commit(self) -> None:
+        """It is done at once."""
+
+    def finish_commit(self) -> None:
+        """It is done."""
+
+    def abort(self) -> None:
+        """Nothing is open."""
 
     def resolve_in_doubt(self) -> None:
         """After a failure."""

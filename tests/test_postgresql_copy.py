@@ -171,7 +171,8 @@ def transact(destination: PostgresqlDestination, records: list[Any], frontier: s
     destination.begin()
     if records:
         destination.write(place, records, [first + number for number in range(len(records))])
-    destination.commit(lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None)
+    destination.prepare_commit(lambda: [TopicPartition(f"{place.topic}-proxy", 0, 5, frontier)], None)
+    destination.start_commit()
 
 
 def rows(destination: PostgresqlDestination, database: Server) -> list[Any]:

@@ -49,6 +49,8 @@ class Cluster:
         self.defaults = OLDER if is_older else DEFAULTS
         """Of topics; the older one is Kafka 3.9."""
         self.is_away = False
+        self.slow_s = 0.0
+        """How long a transactional producer waits for each of its records, as with a quota (KIP-124)."""
         self.away_since = 0.0
         self.back = Signal(schedule)
         """Given when the cluster answers again."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from simulator.kafka.log import New, Writer
 from simulator.kafka.member_metadata import parsed
@@ -14,7 +14,7 @@ from simulator.kafka.network import FOREVER_S, Network
 from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure
 from simulator.kafka.sending import AGAIN_S, CONCURRENT_S, Place
 from simulator.kafka.transaction_state import FATAL, TransactionState, normalized
-from simulator.schedule import START_UNIX_S
+from simulator.schedule import START_UNIX_S, Signal
 
 Bytes = str | bytes | None
 
@@ -28,6 +28,9 @@ class Producer(TransactionState):
         self.registered: set[Place] = set()
         self.has_sent = False
         """Whether the coordinator knows of the open transaction."""
+        self.commit_result: KafkaException | bool | None = None
+        """Of the EndTxn that commits: None while it has no answer, whether somebody waits for it or not."""
+        self.answered = Signal(self.schedule)
 
     # ---- records
 
@@ -171,7 +174,9 @@ class Producer(TransactionState):
                 return
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Wait for the records, then EndTxn."""
+        """Wait for the records, then EndTxn; a call whose time is over goes on, and the next one waits for the same answer."""
+        if self.call == "commit_transaction" and isinstance(self.commit_result, KafkaException):
+            self._raise_commit_result()
         deadline = self._begin_call("commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction")
         if self.state == "InTransaction":
             self.state = "BeginCommit"
@@ -182,9 +187,31 @@ class Producer(TransactionState):
             self._abortable(KafkaError._INCONSISTENT, f"{self.failures} message(s) failed delivery (see individual delivery reports)")
             raise self._wrong_state()
         if self.has_sent:
-            self.state = "CommittingTransaction"
-            self._end(True, deadline)
+            if self.state == "BeginCommit":
+                self.state, self.commit_result = "CommittingTransaction", None
+                self.start(self._send_commit, f"commit of {self.client_id}")
+            while self.commit_result is None:
+                if self.schedule.now >= deadline:
+                    raise self._timed_out()
+                self.schedule.wait(self.answered, deadline - self.schedule.now)
+            self._raise_commit_result()
         self.state, self.call = "Ready", ""
+
+    def _raise_commit_result(self) -> None:
+        result, self.commit_result = self.commit_result, None
+        if isinstance(result, KafkaException):
+            self.call = ""
+            raise result
+
+    def _send_commit(self) -> None:
+        """A task of its own: the answer changes the state, and is kept for the call that asks for it."""
+        result: KafkaException | bool = True
+        try:
+            self._end(True, self.schedule.now + FOREVER_S)
+        except KafkaException as failed:
+            result = failed
+        self.commit_result = result
+        self.answered.notify()
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Forget what was not sent, wait for the rest, then EndTxn."""

@@ -147,6 +147,8 @@ class Sender(Client):
             if code:
                 self._report(batch, code)
                 return
+            if self.cluster.slow_s and "transactional.id" in self.options:
+                self.schedule.sleep(min(len(batch) * self.cluster.slow_s, max(0.0, left_s)))
             offset, appended_ms = self._produce(place, [queued.record for queued in batch], batch[0].deadline)
         except (NoAnswer, ConnectionLost):
             self.on_refused(KafkaError._TIMED_OUT, f"{len(batch)} message(s) timed out on {place[0]} [{place[1]}]")
