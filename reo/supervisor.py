@@ -28,6 +28,7 @@ from common.process import Stopping
 from common.settings import Settings, is_ours
 from reo import events, health, startup
 from reo.drain import Drain
+from replicator import connector
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -81,6 +82,8 @@ class Supervisor:
     def run(self) -> int:
         """Run until told to stop, or until a child ends with a code that a restart cannot repair; returns the exit code."""
         try:
+            if "replicator" in self.stages:
+                connector.jars()  # before anything is created on the clusters
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0

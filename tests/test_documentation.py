@@ -18,8 +18,8 @@ FEATURES = ROOT / "docs" / "features.md"
 STOPS = ROOT / "docs" / tables.STOPS
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SAYS = ("**What happened.**", "**How to see it.**", "**What to do.**")
-NO_SETTINGS = {"REO_SETTINGS_FILE", "REO_TEST_SEED", "REO_TEST_ORDER", "REO_DEDUPLICATOR_WOKERS"}
-"""Where the settings are, the tests' own, and an example of a typing error."""
+NO_SETTINGS = {"REO_SETTINGS_FILE", "REO_JARS", "REO_TEST_SEED", "REO_TEST_ORDER", "REO_DEDUPLICATOR_WOKERS"}
+"""Where the settings and the jars are, the tests' own, and an example of a typing error."""
 NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
