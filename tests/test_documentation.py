@@ -51,6 +51,11 @@ def test_the_tables_are_the_codes(page: Path) -> None:
     assert pages.rewritten(text, pages.PAGES[page]) == text, "run `make reference`"
 
 
+def test_nothing_that_is_made_from_the_code_is_out_of_date() -> None:
+    """Pages, the chart's version and schema, and the links in the alert rules."""
+    assert pages.out_of_date() == {}, "run `make reference`"
+
+
 def test_writing_the_tables_again_changes_nothing_else() -> None:
     """The writer replaces what is between its markers, whatever was there, and is stable."""
     made = {"settings": tables.settings_table, "exit codes": tables.exit_codes_table}
