@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older postgresql helm chart demo test test-long lint reference bench simulate faults soak report dashboard fuzz classes lock clean
+.PHONY: help setup rival older postgresql helm chart release demo test test-long lint reference bench simulate faults soak report dashboard fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -25,6 +25,9 @@ build/.bin/helm-$(HELM):
 	@echo 'building helm $(HELM), which takes some minutes the first time' >&2
 	@GOBIN=$(CURDIR)/build/.bin CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)
 	@touch $@
+
+release: setup helm ## wheel, chart, image and the list of what it is made of, all of one version, in dist/
+	@build/release
 
 chart: helm ## the Helm chart as one file, in dist/
 	@build/.bin/helm package deploy/helm/reo -d dist 2>/dev/null

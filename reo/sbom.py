@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from reo.version import VERSION
 from replicator import connector
 
 Component = dict[str, object]
@@ -86,7 +87,7 @@ def build_sbom() -> dict[str, object]:
     assert spark is not None
     jars = sorted([*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *connector.jars()])
     components = {str(component["purl"]): component for component in (*list_debian_packages(), *list_python_packages(), *list_jars(jars))}
-    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": {"type": "application", "bom-ref": "reo", "name": "reo"}},
+    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": {"type": "application", "bom-ref": "reo", "name": "reo", "version": VERSION}},
             "components": [components[purl] for purl in sorted(components)]}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
-from reo import cli, setup
+from reo import check, cli, setup
 from replicator import archive, connector
 from tests.kafka import ROOT
 
@@ -30,6 +30,7 @@ def test_jars_come_once(folder: Path) -> None:
     assert connector.install_jars(JARS) == []
     (folder / names[0]).write_bytes(b"another file")
     assert connector.install_jars(JARS) == [names[0]]
+    assert check.check_stage_one() == []
     assert [jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector.jars()] == [True] * len(names)
     assert sorted(path.name for path in folder.iterdir()) == sorted(names), "nothing else is left"
 
@@ -46,9 +47,12 @@ def test_a_jar_with_another_checksum_is_refused(folder: Path, tmp_path: Path) ->
 
 
 def test_missing_jars_are_named_with_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the service, and by `reo setup` where the folder that it was given lacks one."""
+    """By the service, by `reo check`, and by `reo setup` where the folder that it was given lacks one."""
     with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
         connector.jars()
+    (finding,) = check.check_stage_one()
+    assert (finding.level, finding.about) == ("warning", "stage one")
+    assert "cannot run on this machine" in str(finding)
     assert cli.main(["setup", "--from", str(tmp_path / "nowhere")]) == SettingsInvalid.exit_code
     assert f"cannot be put into {folder}: {tmp_path}/nowhere/" in capsys.readouterr().err
 
