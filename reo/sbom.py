@@ -87,7 +87,8 @@ def build_sbom() -> dict[str, object]:
     assert spark is not None
     jars = sorted([*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *connector.jars()])
     components = {str(component["purl"]): component for component in (*list_debian_packages(), *list_python_packages(), *list_jars(jars))}
-    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": {"type": "application", "bom-ref": "reo", "name": "reo", "version": VERSION}},
+    reo = {"type": "application", "bom-ref": "reo", "name": "reo", "version": VERSION}
+    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": reo},
             "components": [components[purl] for purl in sorted(components)]}
 
 
