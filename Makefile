@@ -30,7 +30,7 @@ release: setup helm ## wheel, chart, image and the list of what it is made of, a
 	@build/release
 
 chart: helm ## the Helm chart as one file, in dist/
-	@build/.bin/helm package deploy/helm/reo -d dist 2>/dev/null
+	@build/chart deploy/helm/reo
 
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))

@@ -144,9 +144,9 @@ class ExamplesParser(argparse.ArgumentParser):
         self.examples = examples
 
     def error(self, message: str) -> NoReturn:
-        """As argparse, with a suggestion for a mistyped word."""
+        """As argparse, with a suggestion for a mistyped word. Before Python 3.12.8 the choices are in quotes."""
         match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        suggestions = difflib.get_close_matches(match[1], re.findall(r"'(.*?)'", match[2]), 1) if match else []
+        suggestions = difflib.get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), 1) if match else []
         super().error(message + (f". Did you mean {suggestions[0]!r}?" if suggestions else ""))
 
     def format_help(self) -> str:

@@ -130,7 +130,10 @@ def _import(options: argparse.Namespace) -> int:
 def _setup(options: argparse.Namespace) -> int:
     from reo import setup
 
-    return setup.command(options.folder)
+    try:
+        return setup.command(options.folder)
+    except KeyboardInterrupt:
+        return interrupt.report_interrupt("setup")
 
 
 def _completion(options: argparse.Namespace) -> int:

@@ -70,6 +70,14 @@ def test_what_is_not_understood_is_exit_code_2(given: str, capsys: pytest.Captur
     assert "usage: reo" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("choices", ["'check', 'run', 'verify'", "check, run, verify"], ids=["Python 3.11", "Python 3.13"])
+def test_a_mistyped_word_is_guessed(choices: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """However this version of Python writes down what it expected."""
+    with pytest.raises(SystemExit):
+        arguments.build_parser().error(f"argument COMMAND: invalid choice: 'verfy' (choose from {choices})")
+    assert "Did you mean 'verify'?" in capsys.readouterr().err
+
+
 def test_exit_codes_in_the_help_are_codes_that_there_are() -> None:
     """Each number behind "exit code" or before an explanation of one."""
     said = {int(code) for _, parser in ALL for code in re.findall(r"(?:[Ee]xit code |; )(\d+)(?=[:; ]|$)", parser.format_help())}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
 from reo import check, cli, setup
 from replicator import archive, connector
-from tests.kafka import ROOT
+from tests.kafka import ROOT, until
 
 JARS = ROOT / "jars" / "spark"
 
@@ -79,6 +83,18 @@ def test_another_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "java").chmod(0o755)
     with pytest.raises(SettingsInvalid, match=found):
         setup.find_java()
+
+
+def test_ctrl_c_ends_it(tmp_path: Path) -> None:
+    """One line, 130, no traceback; here it waits for java."""
+    (tmp_path / "java").write_text(f"#!/bin/sh\ntouch {tmp_path / 'waits'}\nexec sleep 60\n")
+    (tmp_path / "java").chmod(0o755)
+    process = subprocess.Popen([sys.executable, "-m", "reo", "setup"], cwd=ROOT, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, stderr=subprocess.PIPE,
+                               text=True)
+    until((tmp_path / "waits").exists, "it waits for java")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == "reo setup: interrupted\n"
+    assert process.returncode == 130
 
 
 def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
