@@ -1,4 +1,5 @@
-"""What pyproject.toml cannot say: stage two's hot path is a plain shared library for ctypes, so one wheel fits every Python on its kind of machine.
+"""What pyproject.toml cannot say: stage two's hot path is a plain shared library for ctypes, so one
+wheel fits every Python on its kind of machine.
 
 reo runs without it (deduplicator/compiled.py), so a machine without a compiler builds the rest.
 """
@@ -16,7 +17,15 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[Extension("deduplicator._hot_path", ["deduplicator/hot_path.c"], extra_compile_args=["-O2", "-std=c11"], libraries=["dl"], optional=True)],
+    ext_modules=[
+        Extension(
+            "deduplicator._hot_path",
+            ["deduplicator/hot_path.c"],
+            extra_compile_args=["-O2", "-std=c11"],
+            libraries=["dl"],
+            optional=True,
+        )
+    ],
     cmdclass={"bdist_wheel": PlatformWheel},
     options={"build": {"build_base": "build/.wheel"}},  # build/ is a folder of the repository
 )

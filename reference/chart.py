@@ -1,6 +1,8 @@
-"""The Helm chart's files that follow from the code: the schema of its values, from the table of settings, and its version.
+"""The Helm chart's files that follow from the code: the schema of its values, from the table of
+settings, and its version.
 
-Secrets are not among the settings of the schema: they are refused as values, and taken by the name of a Secret. So are settings that the chart itself has.
+Secrets are not among the settings of the schema: they are refused as values, and taken by the name
+of a Secret. So are settings that the chart itself has.
 """
 
 from __future__ import annotations
@@ -22,13 +24,24 @@ NOT_VALUES = frozenset({"instance", "metrics.port", "metrics.address", "stop_at_
 """Settings that the chart gives by itself, or that make no service."""
 OBJECT = {"type": "object"}
 LIST = {"type": "array", "items": OBJECT}
-REFERENCE = {"type": "object", "additionalProperties": False, "required": ["name", "key"],
-             "properties": {"name": {"type": "string", "minLength": 1}, "key": {"type": "string", "minLength": 1}}}
+REFERENCE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "key"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "key": {"type": "string", "minLength": 1},
+    },
+}
 
 
 def files() -> Mapping[Path, Callable[[], str]]:
     """What each file has to contain."""
-    return {FOLDER / "values.schema.json": write_schema, FOLDER / "Chart.yaml": write_chart, RULES: write_rules}
+    return {
+        FOLDER / "values.schema.json": write_schema,
+        FOLDER / "Chart.yaml": write_chart,
+        RULES: write_rules,
+    }
 
 
 def write_schema() -> str:
@@ -37,16 +50,61 @@ def write_schema() -> str:
     labels = {"type": "object", "additionalProperties": text}
     optional = {"enabled": flag, "labels": labels}
     resources = dict.fromkeys(("reo", "replicator", "deduplicator"), OBJECT)
-    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the chart reo", **_object({
-        "global": OBJECT,
-        "image": _object({"repository": text, "tag": text, "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]}}),
-        "imagePullSecrets": LIST, "stages": {"enum": ["together", "apart"]},
-        "deduplicator": _object({"replicas": {"type": "integer", "minimum": 0}}),
-        "settings": build_settings_schema(), "secrets": _object({setting.name: REFERENCE for setting in SETTINGS if setting.kind == "secret"}),
-        "env": LIST, "volumes": LIST, "volumeMounts": LIST, "resources": _object(resources), "podAnnotations": labels, "nodeSelector": labels,
-        "tolerations": LIST, "affinity": OBJECT, "priorityClassName": text, "podDisruptionBudget": _object({"enabled": flag}),
-        "networkPolicy": _object({"enabled": flag, "egress": LIST}), "serviceMonitor": _object(optional), "dashboard": _object(optional),
-        "prometheusRule": _object(optional | {"documentation": {"type": "string", "pattern": "^(https?://.*[^/])?$"}})})}, indent=1) + "\n"
+    return (
+        json.dumps(
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "title": "Values of the chart reo",
+                **_object(
+                    {
+                        "global": OBJECT,
+                        "image": _object(
+                            {
+                                "repository": text,
+                                "tag": text,
+                                "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+                            }
+                        ),
+                        "imagePullSecrets": LIST,
+                        "stages": {"enum": ["together", "apart"]},
+                        "deduplicator": _object({"replicas": {"type": "integer", "minimum": 0}}),
+                        "settings": build_settings_schema(),
+                        "secrets": _object(
+                            {
+                                setting.name: REFERENCE
+                                for setting in SETTINGS
+                                if setting.kind == "secret"
+                            }
+                        ),
+                        "env": LIST,
+                        "volumes": LIST,
+                        "volumeMounts": LIST,
+                        "resources": _object(resources),
+                        "podAnnotations": labels,
+                        "nodeSelector": labels,
+                        "tolerations": LIST,
+                        "affinity": OBJECT,
+                        "priorityClassName": text,
+                        "podDisruptionBudget": _object({"enabled": flag}),
+                        "networkPolicy": _object({"enabled": flag, "egress": LIST}),
+                        "serviceMonitor": _object(optional),
+                        "dashboard": _object(optional),
+                        "prometheusRule": _object(
+                            optional
+                            | {
+                                "documentation": {
+                                    "type": "string",
+                                    "pattern": "^(https?://.*[^/])?$",
+                                }
+                            }
+                        ),
+                    }
+                ),
+            },
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def build_settings_schema() -> dict[str, Any]:
@@ -61,22 +119,35 @@ def build_settings_schema() -> dict[str, Any]:
         if setting.required:
             place["required"] = [*place.get("required", ()), key]
         if setting.name == "topics":  # a text, a list, or a section with topics as keys
-            top["topics"] = _value(setting) | {"properties": {}, "type": ["string", "array", "object"], "items": {"type": "string"},
-                             "additionalProperties": {"type": "string"}}
-    return _object(top) | {"required": [name for name, schema in top.items() if "required" in schema]}
+            top["topics"] = _value(setting) | {
+                "properties": {},
+                "type": ["string", "array", "object"],
+                "items": {"type": "string"},
+                "additionalProperties": {"type": "string"},
+            }
+    return _object(top) | {
+        "required": [name for name, schema in top.items() if "required" in schema]
+    }
 
 
 def write_chart() -> str:
     """`Chart.yaml`: the chart has the version of the reo that it starts."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return (f"# Written by `make reference`.\napiVersion: v2\nname: reo\ndescription: {json.dumps(project['description'])}\ntype: application\n"
-            f"version: {VERSION}\nappVersion: {json.dumps(VERSION)}\n")
+    return (
+        f"# Written by `make reference`.\napiVersion: v2\nname: reo\n"
+        f"description: {json.dumps(project['description'])}\ntype: application\n"
+        f"version: {VERSION}\nappVersion: {json.dumps(VERSION)}\n"
+    )
 
 
 def write_rules() -> str:
-    """The alert rules with absolute links to what to do, below `Documentation` of pyproject.toml's `project.urls`."""
+    """The alert rules with absolute links to what to do, below `Documentation` of pyproject.toml's
+    `project.urls`.
+    """
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    return re.sub(r"(?<=runbook_url: ).*(?=/how-to/)", urls["Documentation"].rstrip("/"), RULES.read_text())
+    return re.sub(
+        r"(?<=runbook_url: ).*(?=/how-to/)", urls["Documentation"].rstrip("/"), RULES.read_text()
+    )
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -93,4 +164,8 @@ def _value(setting: Setting) -> dict[str, Any]:
         return described | {"type": "integer", "minimum": setting.least, "maximum": setting.most}
     if setting.choices:
         return described | {"enum": list(setting.choices)}
-    return described | {"type": ["string", "integer"] if setting.kind == "start" else "string"} | ({"minLength": 1} if setting.required else {})
+    return (
+        described
+        | {"type": ["string", "integer"] if setting.kind == "start" else "string"}
+        | ({"minLength": 1} if setting.required else {})
+    )

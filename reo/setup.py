@@ -1,6 +1,8 @@
-"""`reo setup`: what an installed reo needs beside its Python packages, once: Java is looked for, jars are fetched, Spark's classes are archived.
+"""`reo setup`: what an installed reo needs beside its Python packages, once: Java is looked for,
+jars are fetched, Spark's classes are archived.
 
-It can be repeated at any time: what is there and right is left alone. `make setup` of a checkout and the build of the image call it too.
+It can be repeated at any time: what is there and right is left alone. `make setup` of a checkout
+and the build of the image call it too.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ def command(source: str | None) -> int:
     try:
         _report("java", find_java())
         fetched = connector.install_jars(Path(source) if source else None)
-        _report("jars", f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already", connector.jars_folder())
+        _report(
+            "jars",
+            f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
+            connector.jars_folder(),
+        )
         _report("archive", _prepare_archive(), archive.archive_file())
         _report("compiled", describe_compiled_path())
     except ReoError as error:
@@ -38,14 +44,19 @@ def command(source: str | None) -> int:
 def find_java() -> str:
     """The version of `java` on PATH; SettingsInvalid when stage one cannot run on it."""
     try:
-        modules = subprocess.run(["java", "--list-modules"], capture_output=True, text=True, check=False).stdout
+        modules = subprocess.run(
+            ["java", "--list-modules"], capture_output=True, text=True, check=False
+        ).stdout
     except OSError:
         modules = ""
     version = next(iter(re.findall(r"^java\.base@(.*)$", modules, re.MULTILINE)), "")
     if version.split(".")[0] not in JAVA_VERSIONS or JAVA_MODULE not in modules:
-        found = f"the java on PATH is {version}{'' if JAVA_MODULE in modules else f' without {JAVA_MODULE}'}" if version else "there is no java on PATH"
-        raise SettingsInvalid(f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {found}: install the package openjdk-17-jre-headless, or put another "
-                              "one on PATH")
+        lacks = "" if JAVA_MODULE in modules else f" without {JAVA_MODULE}"
+        found = f"the java on PATH is {version}{lacks}" if version else "there is no java on PATH"
+        raise SettingsInvalid(
+            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {found}: install the package "
+            "openjdk-17-jre-headless, or put another one on PATH"
+        )
     return version
 
 
@@ -54,7 +65,9 @@ def describe_compiled_path() -> str:
     try:
         hot_path.library()
     except hot_path.Unavailable as reason:
-        return f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
+        return (
+            f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
+        )
     return "yes: stage two uses the compiled path"
 
 

@@ -1,4 +1,6 @@
-"""`reo setup`: jars come by checksum or not at all, the right Java is asked for, and it is said who does stage two's work."""
+"""`reo setup`: jars come by checksum or not at all, the right Java is asked for, and it is said who
+does stage two's work.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_jars_come_once(folder: Path) -> None:
-    """All of them, from a folder; what is there and right is left alone, what is not is replaced."""
+    """All of them, from a folder; what is right is left alone, what is not is replaced."""
     names = list(connector.read_checksums())
     assert connector.install_jars(JARS) == names
     assert connector.install_jars(JARS) == []
     (folder / names[0]).write_bytes(b"another file")
     assert connector.install_jars(JARS) == [names[0]]
     assert check.check_stage_one() == []
-    assert [jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector.jars()] == [True] * len(names)
+    assert [jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector.jars()] == [
+        True
+    ] * len(names)
     assert sorted(path.name for path in folder.iterdir()) == sorted(names), "nothing else is left"
 
 
@@ -45,13 +49,19 @@ def test_a_jar_with_another_checksum_is_refused(folder: Path, tmp_path: Path) ->
     wrong = next(iter(connector.read_checksums()))
     with (tmp_path / "mirror" / wrong).open("ab") as file:
         file.write(b"\0")
-    with pytest.raises(StageFailed, match=rf"^{wrong} from .*mirror: not the file whose checksum reo has"):
+    with pytest.raises(
+        StageFailed, match=rf"^{wrong} from .*mirror: not the file whose checksum reo has"
+    ):
         connector.install_jars(tmp_path / "mirror")
     assert list(folder.iterdir()) == []
 
 
-def test_missing_jars_are_named_with_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the service, by `reo check`, and by `reo setup` where the folder that it was given lacks one."""
+def test_missing_jars_are_named_with_the_command(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the service, by `reo check`, and by `reo setup` where the folder that it was given lacks
+    one.
+    """
     with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
         connector.jars()
     (finding,) = check.check_stage_one()
@@ -61,23 +71,41 @@ def test_missing_jars_are_named_with_the_command(folder: Path, tmp_path: Path, c
     assert f"cannot be put into {folder}: {tmp_path}/nowhere/" in capsys.readouterr().err
 
 
-def test_an_installed_reo_keeps_them_in_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """XDG_DATA_HOME if it is absolute, as the specification says, else ~/.local/share; a checkout has its own folder."""
+def test_an_installed_reo_keeps_them_in_the_users_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XDG_DATA_HOME if it is absolute, as the specification says, else ~/.local/share; a checkout
+    has its own folder.
+    """
     monkeypatch.delenv(connector.VARIABLE, raising=False)
     assert connector.jars_folder() == JARS
     monkeypatch.setattr(connector, "PACKAGES", tmp_path)
     (tmp_path / "reo-1.0.dist-info").mkdir()
     monkeypatch.setenv("HOME", "/home/somebody")
-    for data_home, base in (("/data", "/data"), ("relative", "/home/somebody/.local/share"), ("", "/home/somebody/.local/share")):
+    for data_home, base in (
+        ("/data", "/data"),
+        ("relative", "/home/somebody/.local/share"),
+        ("", "/home/somebody/.local/share"),
+    ):
         monkeypatch.setenv("XDG_DATA_HOME", data_home)
         assert connector.jars_folder().parent == Path(base) / "reo"
 
 
-@pytest.mark.parametrize(("modules", "found"), [("java.base@11.0.2", "is 11.0.2"), ("java.base@17.0.1", "is 17.0.1 without jdk.incubator.vector")])
-def test_another_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: str, found: str) -> None:
+@pytest.mark.parametrize(
+    ("modules", "found"),
+    [
+        ("java.base@11.0.2", "is 11.0.2"),
+        ("java.base@17.0.1", "is 17.0.1 without jdk.incubator.vector"),
+    ],
+)
+def test_another_java_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: str, found: str
+) -> None:
     """And it is said which one was found; none at all is said too."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SettingsInvalid, match="there is no java on PATH: install the package openjdk-17"):
+    with pytest.raises(
+        SettingsInvalid, match="there is no java on PATH: install the package openjdk-17"
+    ):
         setup.find_java()
     (tmp_path / "java").write_text(f"#!/bin/sh\necho {modules}\n")
     (tmp_path / "java").chmod(0o755)
@@ -89,8 +117,13 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     """One line, 130, no traceback; here it waits for java."""
     (tmp_path / "java").write_text(f"#!/bin/sh\ntouch {tmp_path / 'waits'}\nexec sleep 60\n")
     (tmp_path / "java").chmod(0o755)
-    process = subprocess.Popen([sys.executable, "-m", "reo", "setup"], cwd=ROOT, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, stderr=subprocess.PIPE,
-                               text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reo", "setup"],
+        cwd=ROOT,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     until((tmp_path / "waits").exists, "it waits for java")
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[1] == "reo setup: interrupted\n"
@@ -107,7 +140,7 @@ def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_archive_that_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`reo setup` creates another one then: the JVM says whether it can map the one that is there."""
+    """`reo setup` creates another one then: the JVM says whether it can map this one."""
     assert archive.is_current()
     path = archive.class_path()
     monkeypatch.setattr(archive, "class_path", lambda: path.partition(":")[2])
