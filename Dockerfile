@@ -8,7 +8,7 @@
 #   docker exec CONTAINER reo status
 #   … reo executor: what Spark starts in its pods on Kubernetes (docs/how-to/spark.md)
 #   docker run --entrypoint cat reo /opt/reo/sbom.cdx.json      what it is made of (CycloneDX)
-#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) .
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.2.0 --build-arg REVISION=$(git rev-parse HEAD) .
 #
 # Both of Docker's builders can build it: no `RUN --mount`, no `# syntax` line that would have to be downloaded. Python's packages and the JVM's jars are
 # the ones of the lock files, by checksum; Debian's are its newest, for their security updates, unless BASE and its sources say another day.
@@ -35,7 +35,7 @@ ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1
 WORKDIR /opt/reo
 # In this order, so that a change of the code does not fetch Spark again.
 COPY requirements.lock ./
-COPY build/setup build/hot-path build/ivy.xml build/jars.sha256 build/
+COPY build/setup build/hot-path build/
 # Of Spark, what a copy needs: it learns nothing (mllib), asks no Hive, no YARN and no Volcano for executors, serves no clients of its own (connect), keeps no
 # state on disk (rocksdb, leveldb), and runs on Linux. That is half of Spark's jars, and a third of the image. Kubernetes' part stays: it is stage one's
 # scheduler with replicator.master=k8s://…, and `reo executor`, which makes this the executors' image too. pip's byte code has times in it: compiled again.
@@ -53,7 +53,7 @@ COPY deduplicator deduplicator
 COPY reo reo
 COPY LICENSE ./
 # Compiled here, because the service may not write beside its code; readable whatever the umask of the checkout was.
-RUN build/hot-path && rm deduplicator/hot_path.c && .venv/bin/python -m replicator.archive \
+RUN build/hot-path && rm deduplicator/hot_path.c && .venv/bin/python -m reo setup \
     && .venv/bin/python -m compileall -q --invalidation-mode unchecked-hash common replicator deduplicator reo && chmod -R a+rX .
 
 FROM base

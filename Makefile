@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 PICTURES := $(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-report.lock
 
-.PHONY: help setup rival older postgresql demo test test-long lint reference bench simulate faults soak report dashboard fuzz classes lock clean
+.PHONY: help setup rival older postgresql helm chart release demo test test-long lint reference bench simulate faults soak report dashboard fuzz classes lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -18,6 +18,20 @@ older: setup ## a broker of Kafka 3.9 for the tests, into jars/older
 postgresql: ## a PostgreSQL server for the tests, from the distribution's package
 	@build/setup postgresql
 
+HELM := v3.22.0
+helm: build/.bin/helm-$(HELM) ## helm for the chart and its tests, into build/.bin; it needs Go
+build/.bin/helm-$(HELM):
+	@command -v go >/dev/null || { echo 'helm is built from the Go module proxy, and there is no go: install Go 1.26 or later' >&2; exit 1; }
+	@echo 'building helm $(HELM), which takes some minutes the first time' >&2
+	@GOBIN=$(CURDIR)/build/.bin CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)
+	@touch $@
+
+release: setup helm ## wheel, chart, image and the list of what it is made of, all of one version, in dist/
+	@build/release
+
+chart: helm ## the Helm chart as one file, in dist/
+	@build/chart deploy/helm/reo
+
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
@@ -28,7 +42,7 @@ PYTEST := $(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 test: older postgresql ## everything that is promised, on real brokers, six files at a time (ARGS= for pytest)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version (ARGS= for pytest)
+test-long: older postgresql helm ## what repeats a proof of `make test` with other values or on another version (ARGS= for pytest)
 	@$(PYTEST) -m long $(ARGS)
 
 lint: setup ## style and types

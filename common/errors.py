@@ -220,3 +220,9 @@ class NothingCompared(Stop):
     """`reo verify` found no record to compare: that shows nothing."""
 
     exit_code = 37
+
+
+def name_of_exit_code(code: int) -> str | None:
+    """The class of the error with which a process ends with this exit code; None for a signal and for codes that are not ours."""
+    kinds: list[type[ReoError]] = [StageFailed, Fenced, *Stop.__subclasses__()]
+    return next((kind.__name__ for kind in kinds if kind.exit_code == code), None)

@@ -91,7 +91,7 @@ def library() -> Library:
         raise Unavailable(f"it is not tested with confluent-kafka {VERSION}")
     built = sorted(FOLDER.glob("_hot_path*.so"))
     if not built:
-        raise Unavailable("it was not built: a C compiler was missing (install gcc, then run make setup)")
+        raise Unavailable("it was not built: a C compiler was missing (install gcc, then install reo again; in a checkout run make setup)")
     try:
         return Library(built[0])
     except (OSError, AttributeError) as reason:

@@ -10,9 +10,9 @@ from reference import pages
 def main() -> int:
     """Write what is out of date; returns the exit code."""
     try:
-        for page in pages.out_of_date():
-            page.write_text(pages.rewritten(page.read_text(), pages.PAGES[page]))
-            print(f"written: {page.relative_to(pages.ROOT)}")
+        for path, text in pages.out_of_date().items():
+            path.write_text(text)
+            print(f"written: {path.relative_to(pages.ROOT)}")
     except (OSError, ValueError) as wrong:
         print(f"reference: {wrong}", file=sys.stderr)
         return 1

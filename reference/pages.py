@@ -1,4 +1,4 @@
-"""Which page has which tables, and putting them there."""
+"""Which page has which tables, and putting them there; and which files follow from the code as a whole (`reference.chart`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reference import figures, formats, interfaces, tables
+from reference import chart, figures, formats, interfaces, tables
 
 ROOT = Path(__file__).parent.parent
 Tables = Mapping[str, Callable[[], str]]
@@ -20,9 +20,10 @@ PAGES: Mapping[Path, Tables] = {
 }
 
 
-def out_of_date() -> list[Path]:
-    """The pages that say something else than the code; ValueError when one lacks a table's markers."""
-    return [page for page, made in PAGES.items() if rewritten(page.read_text(), made) != page.read_text()]
+def out_of_date() -> dict[Path, str]:
+    """The pages and files that say something else than the code, and what they have to say; ValueError when one lacks a table's markers."""
+    wanted = {page: rewritten(page.read_text(), made) for page, made in PAGES.items()} | {file: write() for file, write in chart.files().items()}
+    return {path: text for path, text in wanted.items() if not path.exists() or path.read_text() != text}
 
 
 def rewritten(text: str, made: Tables) -> str:

@@ -26,6 +26,8 @@ ALL = """examples:
   reo topics                     compare the topics' configurations with the source's; --apply changes them
   reo config show                print every setting in effect, and where its value comes from
   reo offsets translate --group G   at which destination offset group G continues; --apply commits it
+  reo setup                      after an installation, once: fetch the jars of stage one
+  reo completion bash            completion of commands and options for bash, zsh or fish
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
   reo COMMAND --help             examples of one command
 """
@@ -119,6 +121,21 @@ DEMO = """examples:
 """
 
 
+SETUP = """examples:
+  reo setup                      fetch the jars of Spark's Kafka connector from Maven Central, by checksum, and archive Spark's classes
+  reo setup --from /media/jars   without a network: the jars from a folder, by the same checksums
+
+Run it once, as the user that runs the service, after reo was installed or upgraded (`pipx install`, `uv tool install`); the image and `make setup` have
+done it. It needs Java 17 or 21. Jars and archive, 190 MB, go to REO_JARS, or to $XDG_DATA_HOME/reo (~/.local/share/reo). What is there already is left
+alone. It also says whether stage two has its compiled path.
+"""
+COMPLETION = """examples:
+  eval "$(reo completion bash)"            in ~/.bashrc
+  eval "$(reo completion zsh)"             in ~/.zshrc, after compinit
+  reo completion fish > ~/.config/fish/completions/reo.fish
+"""
+
+
 class ExamplesParser(argparse.ArgumentParser):
     """A parser whose help begins with examples."""
 
@@ -127,9 +144,9 @@ class ExamplesParser(argparse.ArgumentParser):
         self.examples = examples
 
     def error(self, message: str) -> NoReturn:
-        """As argparse, with a suggestion for a mistyped word."""
+        """As argparse, with a suggestion for a mistyped word. Before Python 3.12.8 the choices are in quotes."""
         match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        suggestions = difflib.get_close_matches(match[1], re.findall(r"'(.*?)'", match[2]), 1) if match else []
+        suggestions = difflib.get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), 1) if match else []
         super().error(message + (f". Did you mean {suggestions[0]!r}?" if suggestions else ""))
 
     def format_help(self) -> str:
@@ -176,6 +193,10 @@ def build_parser() -> ExamplesParser:
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")
+    setup = commands.add_parser("setup", help="fetch the jars of stage one; once, after an installation", examples=SETUP)
+    setup.add_argument("--from", metavar="FOLDER", dest="folder", help="the jars are in this folder; nothing is fetched")
+    completion = commands.add_parser("completion", help="print a shell's script that completes commands and options", examples=COMPLETION)
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
     demo = commands.add_parser("demo", help="copy a topic on this machine between two real brokers, with kills", examples=DEMO)
     demo.add_argument("--seed", type=int, help="decides when the stages are killed; printed at the end")
     demo.add_argument("--kills", type=int, default=2, help="how often each stage is killed (default 2)")

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from common import permissions, source_candidates, tables
-from common.errors import AccessRefused, ClusterUnreachable, ReoError
+from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
 from common.permissions import STAGES
 from common.settings import Settings
 from common.source_clusters import Cluster
 from deduplicator import compiled
+from reo import setup
 from reo.checks import clusters, findings, frontier, topic_settings, topics
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
+from replicator import connector
 
 if TYPE_CHECKING:
     from reo.checks.database import Database
@@ -57,6 +59,7 @@ class Check:
             self._add_error("source topics", error)
             return
         self._add_findings("topics", lambda: topics.check_topics(state))
+        self._add_findings("stage one", check_stage_one)
         self._add_findings("stage two", lambda: [_describe_stage_two(settings, state)])
         self._add_findings("topic settings", lambda: topic_settings.check_topic_settings(state))
         if self._check_tables(database, state):
@@ -118,6 +121,16 @@ class Check:
         is_reported = any(finding.error == AccessRefused.__name__ for finding in self.findings)
         self.findings.append(warning(about, f"cannot be checked: {error}", "grant the missing permissions, then check again")
                              if is_reported and isinstance(error, AccessRefused) else failed(about, error))
+
+
+def check_stage_one() -> list[Finding]:
+    """A warning when this machine lacks Java or the jars: the check may be made on another machine than the one that is to run stage one."""
+    try:
+        setup.find_java()
+        connector.jars()
+    except SettingsInvalid as reason:
+        return [warning("stage one", f"cannot run on this machine: {reason}", "needed only where stage one is to run")]
+    return []
 
 
 def _describe_stage_two(settings: Settings, state: RouteTopics) -> Finding:

@@ -7,8 +7,13 @@ options. A command is imported when it runs, because some of them are slow to im
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+
+import argcomplete
+from argcomplete.shell_integration import shellcode
 
 from common import errors, logs, process
 from common import settings as reo_settings
@@ -20,19 +25,12 @@ from reo.arguments import build_parser
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = build_parser().parse_args(arguments)
-    if options.command == "demo":
-        from reo.demo import demo
-
-        return demo.run(options.seed, options.kills, options.json)
-    if options.command == "executor":
-        from replicator import executor
-
-        return executor.run()
-    if options.command == "config" and options.what == "import":
-        from reo import config
-
-        return config.import_relay(options.files, options.with_secrets)
+    parser = build_parser()
+    argcomplete.autocomplete(parser)
+    options = parser.parse_args(arguments)
+    without_settings = WITHOUT_SETTINGS.get("config import" if getattr(options, "what", "") == "import" else options.command)
+    if without_settings:
+        return without_settings(options)
     loaded = _load_settings(options)
     if isinstance(loaded, int):
         return loaded
@@ -108,9 +106,46 @@ def _offsets(settings: Settings, options: argparse.Namespace) -> int:
     return offsets.command(settings, options.group, options.apply, options.json)
 
 
+def _demo(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("reo.demo") is None:
+        print("reo demo: the demo is not installed with reo. It needs a checkout of the repository: `make demo` there", file=sys.stderr)
+        return errors.SettingsInvalid.exit_code
+    from reo.demo import demo
+
+    return demo.run(options.seed, options.kills, options.json)
+
+
+def _executor(_: argparse.Namespace) -> int:
+    from replicator import executor
+
+    return executor.run()
+
+
+def _import(options: argparse.Namespace) -> int:
+    from reo import config
+
+    return config.import_relay(options.files, options.with_secrets)
+
+
+def _setup(options: argparse.Namespace) -> int:
+    from reo import setup
+
+    try:
+        return setup.command(options.folder)
+    except KeyboardInterrupt:
+        return interrupt.report_interrupt("setup")
+
+
+def _completion(options: argparse.Namespace) -> int:
+    print(shellcode(["reo"], shell=options.shell))
+    return 0
+
+
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
     "config": _config, "offsets": _offsets}
+WITHOUT_SETTINGS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "demo": _demo, "executor": _executor, "config import": _import, "setup": _setup, "completion": _completion}
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:

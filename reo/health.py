@@ -1,12 +1,13 @@
-"""One port for the whole service: /metrics, /livez, /readyz.
+"""One port for the whole service: /metrics, /livez, /readyz, /status.
 
-All three read the metric files of the service's processes (`common.pulse`). A process that hangs sends no heartbeats: /livez
+All of them read the metric files of the service's processes (`common.pulse`). A process that hangs sends no heartbeats: /livez
 then names it. /readyz names each process that does not do its work, and what it waits for. A process whose heartbeat is late
-is not ready, whatever its own gauge says; /metrics shows that too.
+is not ready, whatever its own gauge says; /metrics shows that too. `reo.service_status` has what /status says.
 """
 
 from __future__ import annotations
 
+import platform
 import struct
 import threading
 import time
@@ -15,12 +16,16 @@ from dataclasses import dataclass
 from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Metric, make_wsgi_app
+import confluent_kafka
+import orjson
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
 from common.pulse import REASONS, Reason
+from deduplicator import hot_path
+from reo.version import VERSION
 
 SILENT_S = 60.0
 """A process whose last heartbeat is older than this hangs."""
@@ -40,6 +45,10 @@ class Health:
     not_ready: list[str]
 
 
+Describe = Callable[[CollectorRegistry, Health], dict[str, Any]]
+"""What /status says, for JSON."""
+
+
 class SilentRequestHandler(WSGIRequestHandler):
     """Does not log requests: probes come every few seconds."""
 
@@ -49,6 +58,8 @@ class SilentRequestHandler(WSGIRequestHandler):
 
 RESTARTS = Counter("reo_stage_restarts", "Processes that the supervisor started again.", ("stage",))
 """Counted by the supervisor itself, which has no metric file."""
+BUILD_INFO = Gauge("reo_build_info", "1, with what the service is made of. `compiled`: yes when stage two's compiled path was built and can be used.",
+                   ("version", "python", "confluent_kafka", "librdkafka", "compiled"))
 
 
 class MetricFiles:
@@ -82,7 +93,18 @@ def build_registry(folder: str) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(cast(Any, MetricFiles(folder)))
     registry.register(RESTARTS)
+    registry.register(BUILD_INFO)
     return registry
+
+
+def set_build_info() -> None:
+    """Say what this service is made of."""
+    try:
+        hot_path.library()
+        compiled = "yes"
+    except hot_path.Unavailable:
+        compiled = "no"
+    BUILD_INFO.labels(VERSION, platform.python_version(), confluent_kafka.version()[0], confluent_kafka.libversion()[0], compiled).set(1)
 
 
 def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:
@@ -108,21 +130,25 @@ def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str
     return Health(silent, not_ready)
 
 
-def start_server(address: str, port: int, folder: str, processes: Processes) -> int:
+def start_server(address: str, port: int, folder: str, processes: Processes, describe: Describe) -> int:
     """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port. SettingsInvalid when the port
     cannot be opened.
     """
     registry = build_registry(folder)
+    set_build_info()
     metrics_app = make_wsgi_app(registry)
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
             return cast(Iterable[bytes], metrics_app(environ, start_response))
-        if path not in ("/livez", "/readyz"):
+        if path not in ("/livez", "/readyz", "/status"):
             start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"/metrics, /livez or /readyz\n"]
+            return [b"/metrics, /livez, /readyz or /status\n"]
         health = assess_health(registry, processes())
+        if path == "/status":
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [orjson.dumps(describe(registry, health)), b"\n"]
         problems = health.silent + (health.not_ready if path == "/readyz" else [])
         start_response("503 Service Unavailable" if problems else "200 OK", [("Content-Type", "text/plain")])
         return [("\n".join(problems) or "ok").encode() + b"\n"]

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from replicator import archive
+from reo.version import VERSION
+from replicator import connector
 
 Component = dict[str, object]
 JAR = re.compile(r"(.+)-(\d+\.[^/]*)\.jar")
@@ -84,9 +85,10 @@ def build_sbom() -> dict[str, object]:
     """All components, sorted by package URL."""
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
-    jars = sorted([*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *archive.jars()])
+    jars = sorted([*(Path(str(spark.origin)).parent / "jars").glob("*.jar"), *connector.jars()])
     components = {str(component["purl"]): component for component in (*list_debian_packages(), *list_python_packages(), *list_jars(jars))}
-    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": {"type": "application", "bom-ref": "reo", "name": "reo"}},
+    reo = {"type": "application", "bom-ref": "reo", "name": "reo", "version": VERSION}
+    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": reo},
             "components": [components[purl] for purl in sorted(components)]}
 
 

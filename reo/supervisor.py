@@ -17,17 +17,21 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
 from common import machine
 from common.children import die_with_parent
-from common.errors import ClusterUnreachable, stop_codes
+from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import events, health, startup
+from reo import events, health, service_status, startup
 from reo.drain import Drain
+from replicator import connector
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -77,10 +81,14 @@ class Supervisor:
     output_threads: list[threading.Thread] = field(default_factory=list)
     """They forward the children's output (`reo.events`)."""
     exit_code: int | None = None
+    last_error: dict[str, Any] | None = None
+    """Of the last child that ended by an error, for /status."""
 
     def run(self) -> int:
         """Run until told to stop, or until a child ends with a code that a restart cannot repair; returns the exit code."""
         try:
+            if "replicator" in self.stages:
+                connector.jars()  # before anything is created on the clusters
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0
@@ -89,7 +97,7 @@ class Supervisor:
             (self.folder / "metrics").mkdir()
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
             port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
-                                       self.processes)
+                                       self.processes, self.describe)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
             watchdog_at = machine.monotonic() + WATCHDOG_INTERVAL_S
             while self.exit_code is None and not self.stopping():
@@ -110,6 +118,10 @@ class Supervisor:
         """The processes that should run, for `reo.health`."""
         return [(child.stage, str(child.worker), child.started) for child in self.children]
 
+    def describe(self, registry: CollectorRegistry, now: health.Health) -> dict[str, Any]:
+        """What /status says."""
+        return service_status.build_status(self.settings, self.stages, registry, now, self.last_error)
+
     def _count_workers(self, stage: str) -> int:
         return self.settings.number("deduplicator.workers") if stage == "deduplicator" else 1
 
@@ -126,6 +138,10 @@ class Supervisor:
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
         child.process = None
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code:
+            ended = datetime.fromtimestamp(machine.time(), UTC).isoformat(timespec="seconds")
+            self.last_error = {"error": name_of_exit_code(code), "exit_code": code, "message": f"{child.name} ended at {ended} ({how}): its log says why"}
         if ends_service(code, self.settings.stop_at_end):
             if code:
                 log.error("%s ended with exit code %d, which a restart cannot repair: the service ends", child.name, code)
@@ -133,8 +149,7 @@ class Supervisor:
                 log.info("%s has copied all records that existed at the start", child.name)
             self.exit_code = code
         else:
-            log.warning("%s ended (%s); it restarts in %.1f s", child.name,
-                        signal.Signals(-code).name if code < 0 else f"exit code {code}", child.backoff_s)
+            log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, child.backoff_s)
             health.RESTARTS.labels(child.stage).inc()
             child.start_at = machine.monotonic() + child.backoff_s
             child.backoff_s = min(BACKOFF_MAX_S, child.backoff_s * 2)

@@ -1,3 +1,3 @@
-"""The version of this reo; pyproject.toml has the same (tests/test_command_line.py)."""
+"""The version of this reo; the wheel, the image and the chart have it from here."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

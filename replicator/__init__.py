@@ -17,7 +17,7 @@ What runs these as one query:
     health.py              the other source candidates while a run lives
     watch.py               positions while a run lives, and the reasons to end it
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
-    session.py             the JVM; archive.py its class archive; jvm.py its options; memory.py its heap
+    session.py             the JVM; connector.py its jars; archive.py its class archive; jvm.py its options; memory.py its heap
     spark_master.py        where the tasks run; executor.py an executor in a pod
     stage.py               the process: plan, run, watch, repeat
 """

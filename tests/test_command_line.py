@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -54,9 +55,9 @@ def test_each_command_that_prints_a_result_has_json(words: tuple[str, ...], pars
 
 
 def test_each_command_is_run() -> None:
-    """Every word that the parser takes leads to a function, or is one of the two that have no settings."""
+    """Every word that the parser takes leads to a function, with settings or without."""
     words = {words[0] for words, _ in ALL if words}
-    assert words - {"demo", "executor"} == set(cli.COMMANDS)
+    assert words == set(cli.COMMANDS) | {words.split()[0] for words in cli.WITHOUT_SETTINGS}
 
 
 @pytest.mark.parametrize("given", ["lag --max-records x", "lag --max-records -1", "lag --max-seconds nan", "lag --max-seconds inf", "status --every -1",
@@ -67,6 +68,14 @@ def test_what_is_not_understood_is_exit_code_2(given: str, capsys: pytest.Captur
         cli.main(given.split())
     assert ended.value.code == 2
     assert "usage: reo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("choices", ["'check', 'run', 'verify'", "check, run, verify"], ids=["Python 3.11", "Python 3.13"])
+def test_a_mistyped_word_is_guessed(choices: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """However this version of Python writes down what it expected."""
+    with pytest.raises(SystemExit):
+        arguments.build_parser().error(f"argument COMMAND: invalid choice: 'verfy' (choose from {choices})")
+    assert "Did you mean 'verify'?" in capsys.readouterr().err
 
 
 def test_exit_codes_in_the_help_are_codes_that_there_are() -> None:
@@ -82,3 +91,29 @@ def test_no_colours_but_on_a_terminal() -> None:
         done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], "TERM": "xterm-256color"}, capture_output=True,
                               text=True, check=False)
         assert ESCAPE not in done.stdout + done.stderr
+
+
+COMPLETE = """
+eval "$(reo completion bash)"
+COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_WORDS=($1) COMP_CWORD=1
+_python_argcomplete reo
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(("line", "completed"), [("reo verif", {"verify"}), ("reo offsets translate --gr", {"--group"}),
+                                                 ("reo run d", {"deduplicator"}), ("reo completion ", {"bash", "zsh", "fish"})])
+def test_bash_completes(tmp_path: Path, line: str, completed: set[str]) -> None:
+    """The printed script, in a real bash: commands, options and their values."""
+    (tmp_path / "reo").write_text(f'#!/bin/sh\nexec {sys.executable} -m reo "$@"\n')
+    (tmp_path / "reo").chmod(0o755)
+    done = subprocess.run(["bash", "-c", COMPLETE, "bash", line], env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True, check=True)
+    assert {word for word in done.stdout.split() if not word.startswith("-h") and word != "--help"} == completed
+
+
+def test_other_shells_have_scripts_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each in its own language."""
+    for shell, words in (("zsh", "#compdef reo"), ("fish", "complete --command reo")):
+        assert cli.main(["completion", shell]) == 0
+        assert words in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from common.settings_table import BY_NAME
 from tests.kafka import ROOT
 from tests.promql import asked, at_a_glance, panels, problems, rules
 
+DOCUMENTATION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
 RUNBOOK = ROOT / "docs" / "how-to" / "alerts.md"
 COMPOSE = ROOT / "docker-compose.yml"
 
@@ -96,8 +98,9 @@ def test_every_alert_has_its_chapter_in_the_runbook() -> None:
     alerts = [rule["alert"] for rule in rules()]
     assert sorted(alerts) == sorted(re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE))
     assert len(alerts) == len(set(alerts))
+    assert DOCUMENTATION.startswith("https://"), "Alertmanager has no page that a relative link could start from"
     for rule in rules():
-        assert rule["annotations"]["runbook_url"] == f"docs/how-to/alerts.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{DOCUMENTATION}/how-to/alerts.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
 

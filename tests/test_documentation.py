@@ -11,6 +11,7 @@ import pytest
 from common.settings_table import SETTINGS
 from reference import formats, interfaces, pages, tables
 from reo import arguments
+from reo.version import VERSION
 from tests.test_service import LIBRARY
 
 ROOT = pages.ROOT
@@ -18,8 +19,8 @@ FEATURES = ROOT / "docs" / "features.md"
 STOPS = ROOT / "docs" / tables.STOPS
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SAYS = ("**What happened.**", "**How to see it.**", "**What to do.**")
-NO_SETTINGS = {"REO_SETTINGS_FILE", "REO_TEST_SEED", "REO_TEST_ORDER", "REO_DEDUPLICATOR_WOKERS"}
-"""Where the settings are, the tests' own, and an example of a typing error."""
+NO_SETTINGS = {"REO_SETTINGS_FILE", "REO_JARS", "REO_TEST_SEED", "REO_TEST_ORDER", "REO_DEDUPLICATOR_WOKERS"}
+"""Where the settings and the jars are, the tests' own, and an example of a typing error."""
 NOT_YET = ("not yet", "not yet tested")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -49,6 +50,19 @@ def test_the_tables_are_the_codes(page: Path) -> None:
     """Settings, exit codes, commands, metrics, permissions and formats are what the code has now; `make reference` writes them."""
     text = page.read_text()
     assert pages.rewritten(text, pages.PAGES[page]) == text, "run `make reference`"
+
+
+def test_nothing_that_is_made_from_the_code_is_out_of_date() -> None:
+    """Pages, the chart's version and schema, and the links in the alert rules."""
+    assert pages.out_of_date() == {}, "run `make reference`"
+
+
+def test_there_is_one_version() -> None:
+    """What a release is made of has it from `reo.version`; where it is an example it is the newest, and the changelog has a section for it."""
+    assert re.search(rf"^## \[{re.escape(VERSION)}\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    for path in (ROOT / "deploy" / "kubernetes" / "example" / "kustomization.yaml", ROOT / "Dockerfile", ROOT / "docs" / "how-to" / "deploy.md"):
+        examples = re.findall(r'(?:newTag: "|VERSION=|reo-)(\d+\.\d+\.\d+)', path.read_text())
+        assert set(examples) == {VERSION}, path
 
 
 def test_writing_the_tables_again_changes_nothing_else() -> None:

@@ -21,7 +21,7 @@ DEPLOY = ROOT / "deploy" / "kubernetes"
 SINGLE = ROOT / "k8s-deployment.yml"
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 """Of the API: one that long-lived clusters have, and the newest that the schemas are there for."""
-NOT_KUBERNETES = {"ServiceMonitor", "Kustomization", "Component"}
+NOT_KUBERNETES = {"ServiceMonitor", "PrometheusRule", "Kustomization", "Component"}
 EXECUTOR = ROOT / "replicator" / "executor-pod.yaml"
 """What Spark makes executor pods from."""
 PODS = [SINGLE, DEPLOY / "base" / "replicator.yaml", DEPLOY / "base" / "deduplicator.yaml"]
@@ -171,6 +171,20 @@ def test_a_kustomization_names_what_is_there(folder: Path) -> None:
     assert {path for path in named_files if path.parent == folder} == {path for path in folder.iterdir() if path.name != "kustomization.yaml"}
 
 
+@pytest.mark.parametrize("name", ["base", "example", "example-executors"])
+def test_a_plain_cluster_takes_it(name: str) -> None:
+    """What is applied has no kind that is not Kubernetes' own: an operator is needed only where its component is asked for."""
+    seen, kinds = [DEPLOY / name], set()
+    while seen:
+        path = seen.pop()
+        if path.is_dir():
+            seen += referred(path)
+        elif path.suffix == ".yaml" and isinstance(documents(path)[0], dict):
+            kinds |= {thing["kind"] for thing in documents(path)}
+    assert "Deployment" in kinds
+    assert kinds & NOT_KUBERNETES == set()
+
+
 def workload_patched() -> list[dict[str, Any]]:
     """The base's workloads with the example's patch, which only appends to lists."""
     (told,) = documents(DEPLOY / "example" / "kustomization.yaml")
@@ -209,6 +223,9 @@ def test_disruptions_and_services_select_the_pods() -> None:
     assert workload(PODS[2])["spec"]["serviceName"] == service["metadata"]["name"]
     (monitor,) = documents(DEPLOY / "service-monitor" / "service-monitor.yaml")
     assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [port["name"] for port in service["spec"]["ports"]]
+    policy = workload(DEPLOY / "network-policy" / "network-policy.yaml")["spec"]
+    assert policy["podSelector"]["matchLabels"] == service["spec"]["selector"]
+    assert [port["port"] for port in policy["ingress"][0]["ports"]] == [port["targetPort"] for port in service["spec"]["ports"]]
     (told,) = documents(DEPLOY / "base" / "kustomization.yaml")
     assert [entry["pairs"] for entry in told["labels"]] == [service["spec"]["selector"]] == [monitor["spec"]["selector"]["matchLabels"]]
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import prometheus_client.parser
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from common import metrics
 from common.tables import FRONTIERS
+from reference.interfaces import COUNTED_IN
 from reo.demo.broker import free_port
-from reo.health import RESTARTS
+from reo.version import VERSION
+from tests.commands import as_json
 from tests.conftest import Start
 from tests.kafka import COPY_S, ROOT, Clusters, spread, until
 from tests.promql import at_a_glance
@@ -61,13 +65,35 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.ask("/metrics")[1])}
     assert families >= NAMED | at_a_glance(), "what the dashboard's first row asks for is there from the beginning"
 
+    (build,) = [line for line in service.ask("/metrics")[1].splitlines() if line.startswith("reo_build_info")]
+    assert f'version="{VERSION}"' in build
+    assert f'confluent_kafka="{confluent_kafka.version()[0]}"' in build
+    assert 'compiled="yes"' in build
+    until(lambda: json.loads(service.ask("/status")[1])["ready"], "the service says that it is ready")
+    says_the_same(json.loads(service.ask("/status")[1]), as_json(clusters, topic, "status"))
+
     victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
     kill(victim)
     until(lambda: service.ask("/readyz")[0] == 503, "a killed stage is not ready")
     until(lambda: service.ask("/readyz")[0] == 200, "it is ready again")
     assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "what a dead process had counted is not lost"
     assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 1
+    error = json.loads(service.ask("/status")[1])["last_error"]
+    assert (error["error"], error["exit_code"]) == (None, -signal.SIGKILL)
+    assert re.fullmatch(r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"])
     service.stop()
+
+
+def says_the_same(inside: dict[str, Any], outside: dict[str, Any]) -> None:
+    """/status has every key of `reo status --json`, and what the service knows is what the clusters say; the rest is null."""
+    assert set(inside) == {*outside, "ready"}
+    assert (inside["stage_one"], inside["stage_two"], inside["progress"]) == ("works", "works", "all is copied")
+    assert inside["lag"] == outside["lag"]
+    for ours, theirs in zip(inside["partitions"], outside["partitions"], strict=True):
+        assert set(ours) == set(theirs)
+        known = {key: value for key, value in ours.items() if value is not None and key != "rate"}
+        assert known == {key: theirs[key] for key in known}
+        assert set(known) == {"topic", "partition", "source_end", "frontier", "lag"}
 
 
 def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: Start) -> None:
@@ -111,7 +137,7 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
 
 def test_every_metric_that_a_page_names_is_there() -> None:
     """The names on all pages are metrics of the code, as Prometheus is shown them."""
-    there = {sample for metric in (*vars(metrics).values(), RESTARTS) if isinstance(metric, MetricWrapperBase)
+    there = {sample for module in COUNTED_IN for metric in vars(module).values() if isinstance(metric, MetricWrapperBase)
              for sample in (metric._name, f"{metric._name}_total")}
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}

@@ -18,6 +18,7 @@ from common.errors import ClusterUnreachable
 from common.settings import load
 from common.source_clusters import Cluster
 from reo.demo.broker import free_port
+from reo.version import VERSION
 from tests.commands import reo_with
 from tests.kafka import ROOT
 from tests.test_settings import GOOD
@@ -78,19 +79,13 @@ def test_ctrl_c_ends_a_command_that_waits(words: str, tmp_path: Path) -> None:
 def test_a_mistyped_command_is_guessed() -> None:
     """And the version is said."""
     assert "Did you mean 'verify'?" in reo_with(GOOD, "verfy", exit_code=2).stderr
-    assert reo_with(GOOD, "--version").stdout == f"reo {version()}\n"
-
-
-def version() -> str:
-    """Of pyproject.toml."""
-    line = next(line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = "))
-    return line.split('"')[1]
+    assert reo_with(GOOD, "--version").stdout == f"reo {VERSION}\n"
 
 
 def test_make_setup_leaves_the_command(tmp_path: Path) -> None:
     """`.venv/bin/reo`, from any folder."""
     done = subprocess.run([ROOT / ".venv" / "bin" / "reo", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == f"reo {version()}\n"
+    assert done.stdout == f"reo {VERSION}\n"
 
 
 def test_a_silent_address_is_asked_once_whether_it_speaks_tls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,171 @@
+"""The Helm chart's files that follow from the code: the schema of its values, from the table of
+settings, and its version.
+
+Secrets are not among the settings of the schema: they are refused as values, and taken by the name
+of a Secret. So are settings that the chart itself has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from common.settings_table import SETTINGS, Setting
+from reo.version import VERSION
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "deploy" / "helm" / "reo"
+RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
+NOT_VALUES = frozenset({"instance", "metrics.port", "metrics.address", "stop_at_end"})
+"""Settings that the chart gives by itself, or that make no service."""
+OBJECT = {"type": "object"}
+LIST = {"type": "array", "items": OBJECT}
+REFERENCE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "key"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "key": {"type": "string", "minLength": 1},
+    },
+}
+
+
+def files() -> Mapping[Path, Callable[[], str]]:
+    """What each file has to contain."""
+    return {
+        FOLDER / "values.schema.json": write_schema,
+        FOLDER / "Chart.yaml": write_chart,
+        RULES: write_rules,
+    }
+
+
+def write_schema() -> str:
+    """The JSON Schema of `values.yaml`, by which Helm refuses a mistyped value."""
+    flag, text = {"type": "boolean"}, {"type": "string"}
+    labels = {"type": "object", "additionalProperties": text}
+    optional = {"enabled": flag, "labels": labels}
+    resources = dict.fromkeys(("reo", "replicator", "deduplicator"), OBJECT)
+    return (
+        json.dumps(
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "title": "Values of the chart reo",
+                **_object(
+                    {
+                        "global": OBJECT,
+                        "image": _object(
+                            {
+                                "repository": text,
+                                "tag": text,
+                                "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+                            }
+                        ),
+                        "imagePullSecrets": LIST,
+                        "stages": {"enum": ["together", "apart"]},
+                        "deduplicator": _object({"replicas": {"type": "integer", "minimum": 0}}),
+                        "settings": build_settings_schema(),
+                        "secrets": _object(
+                            {
+                                setting.name: REFERENCE
+                                for setting in SETTINGS
+                                if setting.kind == "secret"
+                            }
+                        ),
+                        "env": LIST,
+                        "volumes": LIST,
+                        "volumeMounts": LIST,
+                        "resources": _object(resources),
+                        "podAnnotations": labels,
+                        "nodeSelector": labels,
+                        "tolerations": LIST,
+                        "affinity": OBJECT,
+                        "priorityClassName": text,
+                        "podDisruptionBudget": _object({"enabled": flag}),
+                        "networkPolicy": _object({"enabled": flag, "egress": LIST}),
+                        "serviceMonitor": _object(optional),
+                        "dashboard": _object(optional),
+                        "prometheusRule": _object(
+                            optional
+                            | {
+                                "documentation": {
+                                    "type": "string",
+                                    "pattern": "^(https?://.*[^/])?$",
+                                }
+                            }
+                        ),
+                    }
+                ),
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+
+
+def build_settings_schema() -> dict[str, Any]:
+    """The settings as a settings file has them: `section: {key: value}`."""
+    top: dict[str, Any] = {}
+    for setting in SETTINGS:
+        if setting.kind == "secret" or setting.name in NOT_VALUES:
+            continue
+        section, _, key = setting.name.rpartition(".")
+        place = top.setdefault(section, _object({})) if section else {"properties": top}
+        place["properties"][key] = _value(setting)
+        if setting.required:
+            place["required"] = [*place.get("required", ()), key]
+        if setting.name == "topics":  # a text, a list, or a section with topics as keys
+            top["topics"] = _value(setting) | {
+                "properties": {},
+                "type": ["string", "array", "object"],
+                "items": {"type": "string"},
+                "additionalProperties": {"type": "string"},
+            }
+    return _object(top) | {
+        "required": [name for name, schema in top.items() if "required" in schema]
+    }
+
+
+def write_chart() -> str:
+    """`Chart.yaml`: the chart has the version of the reo that it starts."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return (
+        f"# Written by `make reference`.\napiVersion: v2\nname: reo\n"
+        f"description: {json.dumps(project['description'])}\ntype: application\n"
+        f"version: {VERSION}\nappVersion: {json.dumps(VERSION)}\n"
+    )
+
+
+def write_rules() -> str:
+    """The alert rules with absolute links to what to do, below `Documentation` of pyproject.toml's
+    `project.urls`.
+    """
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    return re.sub(
+        r"(?<=runbook_url: ).*(?=/how-to/)", urls["Documentation"].rstrip("/"), RULES.read_text()
+    )
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _value(setting: Setting) -> dict[str, Any]:
+    described = {"description": re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", setting.meaning)}
+    if setting.kind == "options":
+        return described | {"type": "object"}
+    if setting.kind == "flag":
+        return described | {"type": "boolean"}
+    if setting.kind == "integer":
+        return described | {"type": "integer", "minimum": setting.least, "maximum": setting.most}
+    if setting.choices:
+        return described | {"enum": list(setting.choices)}
+    return (
+        described
+        | {"type": ["string", "integer"] if setting.kind == "start" else "string"}
+        | ({"minLength": 1} if setting.required else {})
+    )

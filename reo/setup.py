@@ -1,0 +1,83 @@
+"""`reo setup`: what an installed reo needs beside its Python packages, once: Java is looked for,
+jars are fetched, Spark's classes are archived.
+
+It can be repeated at any time: what is there and right is left alone. `make setup` of a checkout
+and the build of the image call it too.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from common import machine
+from common.errors import ReoError, SettingsInvalid
+from deduplicator import hot_path
+from replicator import archive, connector
+
+JAVA_VERSIONS = ("17", "21")
+"""What Spark 4.2 runs on."""
+JAVA_MODULE = "jdk.incubator.vector"
+"""Spark's launcher adds it to every JVM."""
+
+
+def command(source: str | None) -> int:
+    """The sub-command: the jars come from the folder `source`, or from Maven Central."""
+    try:
+        _report("java", find_java())
+        fetched = connector.install_jars(Path(source) if source else None)
+        _report(
+            "jars",
+            f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
+            connector.jars_folder(),
+        )
+        _report("archive", _prepare_archive(), archive.archive_file())
+        _report("compiled", describe_compiled_path())
+    except ReoError as error:
+        print(f"reo setup: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def find_java() -> str:
+    """The version of `java` on PATH; SettingsInvalid when stage one cannot run on it."""
+    try:
+        modules = subprocess.run(
+            ["java", "--list-modules"], capture_output=True, text=True, check=False
+        ).stdout
+    except OSError:
+        modules = ""
+    version = next(iter(re.findall(r"^java\.base@(.*)$", modules, re.MULTILINE)), "")
+    if version.split(".")[0] not in JAVA_VERSIONS or JAVA_MODULE not in modules:
+        lacks = "" if JAVA_MODULE in modules else f" without {JAVA_MODULE}"
+        found = f"the java on PATH is {version}{lacks}" if version else "there is no java on PATH"
+        raise SettingsInvalid(
+            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {found}: install the package "
+            "openjdk-17-jre-headless, or put another one on PATH"
+        )
+    return version
+
+
+def describe_compiled_path() -> str:
+    """Who does the work of stage two, and why."""
+    try:
+        hot_path.library()
+    except hot_path.Unavailable as reason:
+        return (
+            f"no: Python does the work of stage two, more slowly, with the same results; {reason}"
+        )
+    return "yes: stage two uses the compiled path"
+
+
+def _prepare_archive() -> str:
+    if archive.is_current():
+        return "there already"
+    begin_s = machine.monotonic()
+    archive.create_archive()
+    return f"created in {machine.monotonic() - begin_s:.0f} s"
+
+
+def _report(name: str, text: str, place: Path | None = None) -> None:
+    print(f"{name:10}{text}{f': {place}' if place else ''}", flush=True)
