@@ -191,11 +191,11 @@ def validation_errors(setting: str, options: Mapping[str, str], unsafe: bool) ->
         elif setting != spark_options.SETTING and not NAME.fullmatch(option):
             yield f"{setting}: {option!r} is not the name of an option"
         elif option.startswith("kafka."):
-            yield f"{setting}: {option}: options of Kafka's client are given without `kafka.` before them"
+            yield f"{setting}.{option}: options of Kafka's client are given without `kafka.` before them"
         elif guard and not guard.allows(value) and (guard.always or not unsafe):
             allowed = f" ({guard.harmless.replace('|', ', ')} would do)" if guard.harmless else ""
             switch = "" if guard.always else f". {SWITCH}=true passes it all the same, and the copy is no longer promised to be exact"
-            yield f"{setting}: {option} is not passed through{allowed}: {guard.reason}{switch}"
+            yield f"{setting}.{option} is not passed through{allowed}: {guard.reason}{switch}"
 
 
 def unsafe(setting: str, options: Mapping[str, str]) -> Iterator[str]:

@@ -178,7 +178,7 @@ def test_candidates_are_separated_by_semicolons() -> None:
 
 
 @pytest.mark.parametrize(("changes", "part"), [
-    ({"REO_SOURCE_MODE": "single"}, "names 2 clusters, and source.mode is single"),
+    ({"REO_SOURCE_MODE": "single"}, "names 2 clusters, and REO_SOURCE_MODE is single"),
     ({"REO_SOURCE_MODE": "both"}, "one of single, failover is expected"),
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;;b:1"}, "is empty or named twice"),
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;a:1"}, "is empty or named twice"),
@@ -187,7 +187,7 @@ def test_candidates_are_separated_by_semicolons() -> None:
     ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "orders,more=copy:3", "REO_APPLICATION": "a"}, "copies topics that are named"),
     ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "orders=all,more=all", "REO_APPLICATION": "a"}, "copies topics that are named"),
     ({"REO_DEDUPLICATOR_WITHOUT_FRONTIER": "append"}, "have to be the only ones"),
-    ({"REO_SOURCE_BACKOFF_MIN_MS": "20000"}, "source.backoff_min_ms is more than source.backoff_max_ms"),
+    ({"REO_SOURCE_BACKOFF_MIN_MS": "20000"}, "REO_SOURCE_BACKOFF_MIN_MS is more than REO_SOURCE_BACKOFF_MAX_MS"),
 ])
 def test_candidates_that_make_no_sense_are_refused(changes: dict[str, str], part: str) -> None:
     """Before any client is made."""

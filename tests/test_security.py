@@ -141,10 +141,10 @@ def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | N
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"SECURITY_PROTOCOL": "SASL_SSL"}, ["sasl_mechanism is missing", "sasl_username is missing", "sasl_password is missing"]),
-    ({"SASL_USERNAME": "a"}, ["source.sasl_username would not be used: source.security_protocol is PLAINTEXT"]),
+    ({"SECURITY_PROTOCOL": "SASL_SSL"}, ["SASL_MECHANISM is missing", "SASL_USERNAME is missing", "SASL_PASSWORD is missing"]),
+    ({"SASL_USERNAME": "a"}, ["REO_SOURCE_SASL_USERNAME would not be used: REO_SOURCE_SECURITY_PROTOCOL is PLAINTEXT"]),
     ({"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}"}, ["belong together"]),
-    ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"}, ["source.ssl_ca_file: /nowhere.pem cannot be read: No such file"]),
+    ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"}, ["REO_SOURCE_SSL_CA_FILE: /nowhere.pem cannot be read: No such file"]),
     ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "{key}"}, ["has no CERTIFICATE in PEM form"]),
     ({"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}", "SSL_KEY_FILE": "{certificate}"},
      ["has no PRIVATE KEY in PEM form", "openssl pkcs8"]),
@@ -153,7 +153,7 @@ def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | N
     ({"SASL_PASSWORD_FILE": "/nowhere"}, ["REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"]),
     ({"SASL_PASSWORD": "one", "SASL_PASSWORD_FILE": "{secret}"}, ["name the same setting and contradict each other"]),
     ({"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "PLAIN", "SASL_USERNAME": "a", "SASL_PASSWORD": "b", "SASL_OAUTH_TOKEN_URL": "https://a"},
-     ["belongs to source.sasl_mechanism=OAUTHBEARER"]),
+     ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"]),
 ])
 def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:
     """Before any client is made, all at once, and without the secrets."""

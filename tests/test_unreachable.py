@@ -50,7 +50,7 @@ def test_a_port_where_nobody_listens_is_said() -> None:
 def test_what_is_no_address_is_refused_before_anything_is_tried(address: str) -> None:
     """Exit code 2, and the form that is expected."""
     said = reo_with(given(address), "lag", exit_code=2)
-    assert "source.bootstrap_servers: " in said.stderr + said.stdout
+    assert "REO_SOURCE_BOOTSTRAP_SERVERS: " in said.stderr + said.stdout
     assert "host:port is expected, with a port from 1 to 65535" in said.stderr + said.stdout
 
 
