@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from common import mapping, tables, topic_config
 from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, ask_with_retries, translate
+from common.nearest import suggest
 from common.origin import identity_of
 from common.routes import SAME, Place, Route
 from common.settings import Settings
@@ -76,8 +77,9 @@ def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_
     found = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
     for route in routes:
         if route.source_topic not in found:
-            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}: "
-                               "create it, or correct source.topic")
+            existing = ask_cluster(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}"
+                               f"{suggest(route.source_topic, existing)}", "Create it, or correct source.topic")
     return {route: found[route.source_topic] for route in routes}
 
 

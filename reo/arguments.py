@@ -128,9 +128,19 @@ class ExamplesParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """As argparse, with a suggestion for a mistyped word."""
-        match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        suggestions = difflib.get_close_matches(match[1], re.findall(r"'(.*?)'", match[2]), 1) if match else []
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        option = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        known = re.findall(r"'(.*?)'", choice[2]) if choice else sorted(self._list_options()) if option else []
+        suggestions = difflib.get_close_matches((choice or option or [""])[1], known, 1) if known else []
         super().error(message + (f". Did you mean {suggestions[0]!r}?" if suggestions else ""))
+
+    def _list_options(self) -> set[str]:
+        """The options of this command and of those below it."""
+        options = set(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                options = options.union(*(parser._list_options() for parser in action.choices.values()))
+        return options
 
     def format_help(self) -> str:
         """Examples, then usage and options."""

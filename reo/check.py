@@ -18,7 +18,7 @@ from common.permissions import STAGES
 from common.settings import Settings
 from common.source_clusters import Cluster
 from deduplicator import compiled
-from reo.checks import clusters, findings, frontier, topic_settings, topics
+from reo.checks import clusters, filter_sql, findings, frontier, topic_settings, topics
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
@@ -38,6 +38,7 @@ class Check:
         """Run all checks in order."""
         self.findings.append(ok("settings", f"application {self.settings.application}: "
                                             f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.text('source.mode')}"))
+        self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination, "destination cluster")
         sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
                    for source in self.settings.sources]
@@ -61,8 +62,6 @@ class Check:
         self._add_findings("topic settings", lambda: topic_settings.check_topic_settings(state))
         if self._check_tables(database, state):
             self._add_findings("frontier", lambda: frontier.check_frontier(self.settings, state, database))
-        if self.settings.text("filter.sql"):
-            self.findings.append(ok("filter.sql", "Spark checks it when stage one starts: exit code 2 if it cannot be used"))
 
     def _check_cluster(self, cluster: Cluster, about: str) -> ClusterDescription | None:
         try:

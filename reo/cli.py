@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loaded = _load_settings(options)
     if isinstance(loaded, int):
         return loaded
-    if options.command == "run" or getattr(options, "watch", False):
-        return COMMANDS[options.command](loaded, options)
+    if options.command == "run":
+        return _run(loaded, options)
     was_interrupted = interrupt.install_handler(options.command)
     try:
         return COMMANDS[options.command](loaded, options)

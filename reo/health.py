@@ -7,6 +7,8 @@ is not ready, whatever its own gauge says; /metrics shows that too.
 
 from __future__ import annotations
 
+import errno
+import logging
 import struct
 import threading
 import time
@@ -22,6 +24,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from common.errors import SettingsInvalid
 from common.pulse import REASONS, Reason
 
+log = logging.getLogger(__name__)
 SILENT_S = 60.0
 """A process whose last heartbeat is older than this hangs."""
 LATE_S = 15.0
@@ -108,9 +111,10 @@ def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str
     return Health(silent, not_ready)
 
 
-def start_server(address: str, port: int, folder: str, processes: Processes) -> int:
-    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port. SettingsInvalid when the port
-    cannot be opened.
+def start_server(address: str, port: int, folder: str, processes: Processes, any_port: bool = False) -> int:
+    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port.
+
+    A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its place.
     """
     registry = build_registry(folder)
     metrics_app = make_wsgi_app(registry)
@@ -130,6 +134,9 @@ def start_server(address: str, port: int, folder: str, processes: Processes) -> 
     try:
         server = make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
     except OSError as error:
+        if any_port and error.errno == errno.EADDRINUSE:
+            log.warning("metrics.port %d is taken: the metrics are on another port for as long as this copy lasts", port)
+            return start_server(address, 0, folder, processes)
         raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be opened ({error.strerror}): "
                               "set REO_METRICS_PORT to a free one") from None
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
