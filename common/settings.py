@@ -23,6 +23,7 @@ from dataclasses import fields
 from typing import Any
 
 from common import client_options, filters, mirror_names, rules, settings_file, settings_sources, source_clusters, spark_options, start_at, tables
+from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
@@ -33,6 +34,7 @@ from common.source_clusters import Cluster
 
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""
+OPTIONS = "source.consumer_options"
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 Value = str | int | bool | dict[str, str]
 
@@ -44,8 +46,11 @@ class Settings:
         self.values = dict(values)
         self.given_by = dict(given_by or {})
         """By dotted name, also of an option: the source of the value. Settings with their default are left out."""
-        self.sources = tuple(self._cluster("source", servers) for servers in source_clusters.split_clusters(self.text("source.bootstrap_servers")))
-        self.source, self.destination = self.sources[0], self._cluster("destination", self.text("destination.bootstrap_servers"))
+        clusters = source_clusters.split_clusters(self.text("source.bootstrap_servers"))
+        self.sources = tuple(Cluster("source", servers, self._security("source").with_own(self.own_settings(number)), number)
+                             for number, servers in enumerate(clusters, 1))
+        self.source = self.sources[0]
+        self.destination = Cluster("destination", self.text("destination.bootstrap_servers"), self._security("destination"))
         self.failover = self.text("source.mode") == "failover"
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
@@ -58,13 +63,19 @@ class Settings:
         self.start = start_at.parse(self.text("source.start"))
         self.stop_at_end = bool(self.values["stop_at_end"])
 
-    def _cluster(self, side: str, bootstrap_servers: str) -> Cluster:
-        security = Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
-        return Cluster(side, bootstrap_servers, security)
+    def _security(self, side: str) -> Security:
+        return Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
+
+    def own_settings(self, number: int) -> dict[str, str]:
+        """The TLS and SASL settings of one source candidate alone, by the last part of their names; empty ones are not set."""
+        return {field.name: self.text(candidate_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
 
     def on(self, source: Cluster) -> Settings:
-        """The same settings with one of the `sources` as the only one."""
-        return Settings(self.values | {"source.bootstrap_servers": source.bootstrap_servers}, self.given_by)
+        """The same settings with one of the `sources` as the only one: what is its own alone is what all have."""
+        own_options = self.options(candidate_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
+        return Settings(self.values | {setting.name: {} if setting.kind == "options" else "" for setting in SETTINGS if setting.candidate} | {
+            "source.bootstrap_servers": source.bootstrap_servers, OPTIONS: self.options(OPTIONS) | own_options,
+            **{f"source.{field.name}": getattr(source.security, field.name) for field in fields(Security)}}, self.given_by)
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied side by side."""
@@ -92,11 +103,11 @@ class Settings:
 
     def unsafe(self) -> list[str]:
         """The warnings that every process logs."""
-        return [line for name in client_options.GUARDED for line in client_options.unsafe(name, self.options(name))]
+        return [line for name in client_options.TABLES for line in client_options.unsafe(name, self.options(name))]
 
     def as_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""
-        options = {client_options.variable(name, option): value for name in client_options.GUARDED for option, value in self.options(name).items()}
+        options = {client_options.variable(name, option): value for name in client_options.TABLES for option, value in self.options(name).items()}
         return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
 
 
@@ -191,10 +202,12 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     """One message for each, with the settings by their dotted names. What the topics' names contradict is unknown when one of them is `wrong`."""
     if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
         yield from _wrong_routes(settings)
-    for name in client_options.GUARDED:
+    for name in client_options.TABLES:
         yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
-    for cluster in (settings.source, settings.destination):
-        yield from cluster.security.validation_errors(cluster.name)
+    for cluster in (*settings.sources, settings.destination):
+        has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
+        yield from cluster.security.validation_errors(candidate_name(cluster.number, "") if has_own else f"{cluster.name}.")
+    yield from _unused_candidates(settings)
     for cluster in (*settings.sources, settings.destination):
         yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
     appends = settings.text("deduplicator.without_frontier") == "append"
@@ -206,6 +219,14 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
+
+
+def _unused_candidates(settings: Settings) -> Iterator[str]:
+    """Settings of single candidates where there are no such candidates."""
+    for setting in SETTINGS:
+        if setting.candidate and settings.values[setting.name] and (not settings.failover or setting.candidate > len(settings.sources)):
+            reason = "source.mode is single" if not settings.failover else f"source.bootstrap_servers names {len(settings.sources)} clusters"
+            yield f"{setting.name} would not be used: {reason}"
 
 
 def _wrong_routes(settings: Settings) -> Iterator[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from common import client_options, mirror_names, points, settings_file
+from common.candidate_names import CANDIDATE
 from common.nearest import suggest
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS
 
@@ -24,7 +25,7 @@ OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
 FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
 NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
 """Variables with our prefix that are not settings of a copy: the file, where the image keeps Spark's connector, where a test wants a process to die."""
-OPTIONS_OF_ARGUMENTS = {"stop_at_end": "--stop-at-end"}
+OPTIONS_OF_ARGUMENTS = {"stop_at_end": "--stop-at-end", "source.mode": "--mode"}
 """The command line's other settings are names of topics, from `--topic`."""
 
 
@@ -76,8 +77,8 @@ def _read_file(file: str, raw: RawSettings) -> None:
         raw.unreadable_file = True
         raw.errors.append(f"{file}: {reason}")
         return
-    for name, value in given.items():
-        table = name if name in client_options.GUARDED else next((table for table in client_options.GUARDED if name.startswith(f"{table}.")), "")
+    for name, value in _expand_candidates(given):
+        table = name if name in client_options.TABLES else next((table for table in client_options.TABLES if name.startswith(f"{table}.")), "")
         if table:
             _read_options(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, raw)
         elif name in BY_NAME:
@@ -88,6 +89,15 @@ def _read_file(file: str, raw: RawSettings) -> None:
                                                                     for source, target in raw.topics.items()], in_file=True)
         else:
             raw.errors.append(f"{file}: unknown setting {name}{suggest(name, BY_NAME)}")
+
+
+def _expand_candidates(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A candidate's table is one level deeper than the others."""
+    for name, value in given.items():
+        if CANDIDATE.fullmatch(name) and isinstance(value, Mapping):
+            yield from ((f"{name}.{str(key).lower()}", inner) for key, inner in value.items())
+        else:
+            yield name, value
 
 
 def _read_options(file: str, table: str, given: object, raw: RawSettings) -> None:

@@ -7,9 +7,10 @@ meaning says where they do not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.client_options import SWITCH
 from common.security import MECHANISMS, PROTOCOLS
 
@@ -29,6 +30,8 @@ class Setting:
     least: int = 0
     most: int = 2**31 - 1
     required: bool = False
+    candidate: int = 0
+    """The number of the source candidate that it is about, from 1 on; 0: of all, or of something else."""
 
     @property
     def environment(self) -> tuple[str, ...]:
@@ -44,9 +47,9 @@ class Setting:
 
 
 def _access(side: str) -> tuple[Setting, ...]:
-    """How one cluster is entered (`common.security`); the same for both stages."""
+    """TLS and SASL settings of a cluster (`common.security`); the same for both stages."""
     return (
-        Setting(f"{side}.security_protocol", "text", "PLAINTEXT", f"How the {side} cluster is entered.", choices=PROTOCOLS),
+        Setting(f"{side}.security_protocol", "text", "PLAINTEXT", f"Security protocol of the {side} cluster's listeners.", choices=PROTOCOLS),
         Setting(f"{side}.sasl_mechanism", "text", "", "With `SASL_…`.", choices=("", *MECHANISMS)),
         Setting(f"{side}.sasl_username", "text", "", "With `SASL_…`; the client id with OAUTHBEARER."),
         Setting(f"{side}.sasl_password", "secret", "", "With `SASL_…`; the client secret with OAUTHBEARER."),
@@ -58,13 +61,24 @@ def _access(side: str) -> tuple[Setting, ...]:
     )
 
 
-def _options(name: str, client: str) -> Setting:
-    return Setting(name, "options", "", f"Raw options of {client}.")
+def _options(name: str, client: str, candidate: int = 0) -> Setting:
+    return Setting(name, "options", "", f"Raw options of {client}.", candidate=candidate)
+
+
+def _candidate(number: int) -> tuple[Setting, ...]:
+    """What may differ for one of several source candidates. Empty: as for all of them, in `source.…`."""
+    common = _access("source")
+    return (
+        *(replace(setting, name=candidate_name(number, setting.name), default="", choices=setting.choices and ("", *filter(None, setting.choices)),
+                  candidate=number) for setting in common),
+        _options(candidate_name(number, "source.consumer_options"), "that consumer, for this candidate alone", number),
+    )
 
 
 _FAILOVER = (
     Setting("source.mode", "text", "single", "`single`: one cluster, known by its identity. `failover`: any of several with the same records at the same "
-            "offsets, known by these; copied from one at a time. Candidates share the other settings of `source`.", choices=("single", "failover")),
+            "offsets, known by these; copied from one at a time. "
+            "What differs for the second of them is `source.2.…`, see [Fail over](how-to/fail-over.md).", choices=("single", "failover")),
     Setting("source.randomize_initial", "flag", False, "Begin with any of the candidates, not with the first. (These names are kaf-relay's.)"),
     Setting("source.healthcheck_interval_ms", "integer", 3000, "How often every candidate is asked for its last stable offsets.", least=100, most=3_600_000),
     Setting("source.request_timeout_ms", "integer", 3000, "A candidate that does not answer for so long is unhealthy. kaf-relay: 100.", least=100, most=60_000),
@@ -93,6 +107,7 @@ SETTINGS: tuple[Setting, ...] = (
     _options("source.consumer_options", "the consumer with which stage one reads the source (Java, in Spark)"),
     *_access("source"),
     *_FAILOVER,
+    *(setting for number in range(1, CANDIDATES_MAX + 1) for setting in _candidate(number)),
     Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),

@@ -25,6 +25,8 @@ class Cluster:
     name: str
     bootstrap_servers: str
     security: Security
+    number: int = 0
+    """Of a source candidate, from 1 on, in the order of the setting."""
     handshake_error: str = ""
     """Why the TLS or SASL handshake failed, on either side. The clients set it (`common.kafka_clients`), because librdkafka reports it only in `error_cb`."""
     connection_error: str = ""

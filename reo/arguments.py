@@ -185,6 +185,7 @@ def build_parser() -> ExamplesParser:
     for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate):
         command.add_argument("--settings", action="append", metavar="FILE",
                              help="settings file (TOML, YAML, JSON or INI); may be repeated: later files win, name by name")
+        command.add_argument("--mode", choices=("single", "failover"), help="source.mode: one source cluster, or any of several identical ones")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")
     demo = commands.add_parser("demo", help="copy a topic on this machine between two real brokers, with kills", examples=DEMO)

@@ -114,7 +114,7 @@ COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:
-    overrides = {**_topic_settings(options.topic or []), "stop_at_end": getattr(options, "stop_at_end", None)}
+    overrides = {**_topic_settings(options.topic or []), "stop_at_end": getattr(options, "stop_at_end", None), "source.mode": options.mode}
     try:
         return reo_settings.load(os.environ, options.settings, {name: text for name, text in overrides.items() if text is not None})
     except errors.SettingsInvalid as error:

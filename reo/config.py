@@ -38,6 +38,8 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
     if settings.source_topic:
         derived |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
     for setting in SETTINGS:
+        if setting.candidate and not settings.values[setting.name]:
+            continue  # as for all candidates
         if setting.kind == "options":
             for option, text in sorted(settings.options(setting.name).items()):
                 name = f"{setting.name}.{option}"
@@ -103,7 +105,7 @@ def format_toml(imported: ImportedSettings) -> str:
 
 def _split_name(name: str) -> tuple[str, str]:
     """The table of a dotted name, and the key in it: names of options and topics may have dots too."""
-    for table in (*client_options.GUARDED, "topics"):
+    for table in (*client_options.TABLES, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")
     return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,6 +139,22 @@ def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | N
     environment = settings(stand.clusters, topic, {"connect_timeout_s": "2"})
     said = reo_with(environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": address, "REO_SOURCE_SECURITY_PROTOCOL": protocol}, "lag", exit_code=exit_code).stderr
     assert [word for word in words if word not in said] == [], said
+
+
+def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str) -> None:
+    """One demands SCRAM, the other TLS: `reo check` reaches both, and a wrong password of the second is the second's alone."""
+    stand.source.cluster.create(topic, 1)
+    first, second = stand.way("SCRAM-SHA-256"), stand.way("PLAIN over TLS")
+    environment = stand.environment(topic, first) | {
+        "REO_SOURCE_BOOTSTRAP_SERVERS": f"{stand.source.at(first[0])};{stand.destination.at(second[0])}", "REO_CONNECT_TIMEOUT_S": "5",
+        **{f"REO_SOURCE_2_{name.upper()}": value for name, value in second[1].items()}}
+    def seen(**more: str) -> dict[str, str]:
+        found = json.loads(reo_with(environment | more, "check", "--mode", "failover", "--json", exit_code=None).stdout)["findings"]
+        return {finding["about"]: finding["level"] for finding in found if finding["seen"].endswith("brokers") or finding["level"] == "warning"}
+    candidates = [f"source candidate {stand.source.at(first[0])}", f"source candidate {stand.destination.at(second[0])}"]
+    assert {name: level for name, level in seen().items() if name in candidates} == dict.fromkeys(candidates, "ok")
+    wrong = seen(REO_SOURCE_2_SASL_PASSWORD=WRONG)
+    assert [wrong[name] for name in candidates] == ["ok", "warning"]
 
 
 @pytest.mark.parametrize(("given", "words"), [
