@@ -30,9 +30,8 @@ def function(text: str) -> Filter:
 def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
     """One message for each reason why the filters, or the provenance header, cannot be used."""
     text, on_error = settings["filter.function"], settings["filter.on_error"]
-    used = [name for name in SETTINGS if settings[name]]
-    if failover and used:
-        yield f"{used[0]} and source.mode=failover: a candidate is known by the records of the copy, which have to be just those that the source has"
+    if failover and settings["provenance.header"]:
+        yield "provenance.header and source.mode=failover: the header names the cluster of a record, and stage two does not know which candidate it was"
     if settings["provenance.header"].startswith("__"):
         yield "provenance.header may not begin with __: such headers are reo's own"
     if not text:

@@ -20,8 +20,8 @@ def settings_table() -> str:
     rows = [f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |" for setting in SETTINGS if not setting.candidate]
     last = max(number for number, row in enumerate(rows) if row.startswith("| `source."))
     names = ", ".join(f"`{setting.name.split('.', 2)[2]}`" for setting in SETTINGS if setting.candidate == 1)
-    rows.insert(last + 1, f"| `source.1.…` to `source.{CANDIDATES_MAX}.…` | `REO_SOURCE_1_…` to `REO_SOURCE_{CANDIDATES_MAX}_…` |  | Of one candidate alone, by its place in "
-                          f"`source.bootstrap_servers`: {names}. What is not set is as for all of them. |")
+    rows.insert(last + 1, f"| `source.1.…` to `source.{CANDIDATES_MAX}.…` | `REO_SOURCE_1_…` to `REO_SOURCE_{CANDIDATES_MAX}_…` |  | "
+                          f"Of one candidate alone, by its place in `source.bootstrap_servers`: {names}. What is not set is as for all of them. |")
     return "\n".join(["| setting | environment (other names: kafka-reo's, kafka-topic-mirror's) | default | meaning |", "|---|---|---|---|", *rows])
 
 

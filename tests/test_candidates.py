@@ -185,9 +185,7 @@ def test_candidates_are_separated_by_semicolons() -> None:
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;;b:1"}, "is empty or named twice"),
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1;a:1"}, "is empty or named twice"),
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;"}, "is empty or named twice"),
-    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "^orders-.*", "REO_APPLICATION": "a"}, "copies topics that are named"),
-    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "orders,more=copy:3", "REO_APPLICATION": "a"}, "copies topics that are named"),
-    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "orders=all,more=all", "REO_APPLICATION": "a"}, "copies topics that are named"),
+    ({"REO_SOURCE_TOPIC": "", "REO_TOPICS": "^orders-.*", "REO_APPLICATION": "a"}, "REO_SOURCE_MODE=failover and a pattern: a topic that one"),
     ({"REO_DEDUPLICATOR_WITHOUT_FRONTIER": "append"}, "have to be the only ones"),
     ({"REO_SOURCE_BACKOFF_MIN_MS": "20000"}, "REO_SOURCE_BACKOFF_MIN_MS is more than REO_SOURCE_BACKOFF_MAX_MS"),
 ])

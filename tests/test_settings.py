@@ -152,7 +152,6 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
     ({"REO_PROVENANCE_HEADER": "__origin"}, "REO_PROVENANCE_HEADER may not begin with __"),
     ({"REO_REPLICATOR_MEMORY_MB": "511"}, "REO_REPLICATOR_MEMORY_MB: a whole number from 512"),
     ({"REO_FILTER_ON_ERROR": "park"}, "there is no REO_FILTER_FUNCTION that could fail"),
-    ({"REO_FILTER_SQL": "partition = 0", "REO_SOURCE_MODE": "failover"}, "REO_FILTER_SQL and REO_SOURCE_MODE=failover"),
 ])
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], part: str) -> None:
     """Values that are right one by one and wrong together, and names that no broker would take."""
