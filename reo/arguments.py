@@ -178,6 +178,8 @@ def build_parser() -> ExamplesParser:
     show = config.add_parser("show", help="print every setting in effect, and where its value comes from; secrets are hidden", examples=SHOW)
     relay = config.add_parser("import", help="print kaf-relay's configuration as a settings file of reo", examples=IMPORT)
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML files; several are merged in order, as kaf-relay does")
+    relay.add_argument("--mode", choices=("single", "failover"), default="",
+                       help="what kaf-relay is started with: the first source alone, or all of them (default: failover where there are several)")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
     translate = _add_offsets(commands)
     for command in (check, status, lag, verify, recover, inspect, topics, show, translate):

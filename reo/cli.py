@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "config" and options.what == "import":
         from reo import config
 
-        return config.import_relay(options.files, options.with_secrets)
+        return config.import_relay(options.files, options.with_secrets, options.mode)
     loaded = _load_settings(options)
     if isinstance(loaded, int):
         return loaded

@@ -62,7 +62,7 @@ def show_settings(settings: Settings, as_json: bool) -> int:
     return 0
 
 
-def import_relay(files: Sequence[str], with_secrets: bool) -> int:
+def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> int:
     """The sub-command: prints a settings file; keys without a counterpart go to standard error, and into the file as comments."""
     trees = []
     for file in files:
@@ -71,7 +71,7 @@ def import_relay(files: Sequence[str], with_secrets: bool) -> int:
         except (OSError, ValueError) as error:  # tomllib's and Unicode's errors are ValueErrors
             print(f"reo config import: {file}: {error}", file=sys.stderr)
             return SettingsInvalid.exit_code
-    imported = relay_import.import_settings(relay_import.merge_tables(trees), with_secrets)
+    imported = relay_import.import_settings(relay_import.merge_tables(trees), with_secrets, mode)
     _add_topics(imported)
     print(format_toml(imported))
     for key, why in imported.notes:
