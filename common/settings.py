@@ -22,6 +22,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import orjson
+
 from common import client_options, filters, mirror_names, rules, settings_file, settings_sources, source_clusters, spark_options, start_at, tables
 from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.errors import SettingsInvalid
@@ -166,8 +168,8 @@ def _value(setting: Setting, raw: RawSettings, hint: str) -> Value | None:
 
 
 def _convert(setting: Setting, given: Any) -> Value:
-    if setting.kind == "secret":
-        return _checked_secret(given)
+    if setting.kind in ("secret", "object"):
+        return _checked_secret(given) if setting.kind == "secret" else _json_object(given)
     free = setting.kind == "text" and not setting.choices
     text = (settings_file.text(given) if free else str(given)).strip()
     if not text.isprintable():  # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
@@ -187,6 +189,17 @@ def _convert(setting: Setting, given: Any) -> Value:
     if setting.required and not text:
         raise ValueError("must not be empty")
     return text
+
+
+def _json_object(given: Any) -> str:
+    """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
+    try:
+        value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
+        if not isinstance(value, Mapping):
+            raise ValueError("another value")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+        return orjson.dumps(dict(value)).decode() if value else ""
+    except (ValueError, TypeError):
+        raise ValueError(f'a JSON object like {{"module:function": {{"name": "value"}}}} is expected, not {str(given)[:60]!r}') from None
 
 
 def _checked_secret(given: Any) -> str:
@@ -214,7 +227,7 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     yield from source_clusters.validation_errors([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
+    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
     yield from tables.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):

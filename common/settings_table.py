@@ -14,7 +14,7 @@ from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.client_options import SWITCH
 from common.security import MECHANISMS, PROTOCOLS
 
-Kind = Literal["text", "integer", "flag", "start", "secret", "options"]
+Kind = Literal["text", "integer", "flag", "start", "secret", "options", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,10 @@ SETTINGS: tuple[Setting, ...] = (
             "table `[topics]`, on the command line `--topic`. Instead of the three settings that name topics; `application` has no default then."),
     Setting("filter.sql", "text", "", "Only records for which this condition is true are copied: Spark's SQL over `key`, `value`, `headers`, `timestamp`, "
             "`partition`, `offset` and `topic`, applied in stage one, see [Filters](how-to/filter.md)."),
-    Setting("filter.function", "text", "", "Only records for which this Python function returns True are copied: `module:function`, called in stage two."),
+    Setting("filter.function", "text", "", "Only records for which this Python function returns True are copied: `module:function`, called in stage two. "
+            "Several, separated by commas: all of them have to return True."),
+    Setting("filter.options", "object", "", 'Keyword arguments of these functions: a JSON object like `{"module:function": {"name": "value"}}`, in a '
+            'settings file the tables `[filter.options."module:function"]`.'),
     Setting("filter.on_error", "text", "stop", "A record on which `filter.function` fails: `stop`, or `park` it on the topic `<destination topic>-parked`.",
             choices=("stop", "park")),
     Setting("provenance.header", "text", "", "Every copied record gets a header of this name with the id of the cluster that it was copied from; "
