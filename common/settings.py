@@ -27,6 +27,7 @@ import orjson
 from common import client_options, filters, mirror_names, rules, settings_file, settings_sources, source_clusters, spark_options, start_at, tables
 from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.errors import SettingsInvalid
+from common.names_not_taken import list_not_taken
 from common.routes import Route
 from common.security import Security
 from common.settings_sources import FILE_VARIABLE, RawSettings
@@ -44,11 +45,13 @@ Value = str | int | bool | dict[str, str]
 class Settings:
     """The checked values, by attribute for what is used together and by dotted name for the rest."""
 
-    def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None, not_taken: Iterable[str] = ()) -> None:
         self.values = dict(values)
         self.given_by = dict(given_by or {})
         """By dotted name, also of an option: the source of the value. Settings with their default are left out."""
         clusters = source_clusters.split_clusters(self.text("source.bootstrap_servers"))
+        self.not_taken = tuple(not_taken)
+        """A message for each variable of another program that is set and has no effect."""
         self.sources = tuple(Cluster("source", servers, self._security("source").with_own(self.own_settings(number)), number)
                              for number, servers in enumerate(clusters, 1))
         self.source = self.sources[0]
@@ -103,6 +106,10 @@ class Settings:
         assert isinstance(value, dict)
         return value
 
+    def list_warnings(self) -> list[str]:
+        """What the start says of the settings."""
+        return [*self.not_taken, *self.unsafe()]
+
     def unsafe(self) -> list[str]:
         """The warnings that every process logs."""
         return [line for name in client_options.TABLES for line in client_options.unsafe(name, self.options(name))]
@@ -131,7 +138,7 @@ def load(environment: Mapping[str, str], files: str | Sequence[str] | None = Non
         raw.errors.extend(_spell_contradictions(Settings(checked), raw))
     if raw.errors:
         raise SettingsInvalid("\n  ".join([f"{len(raw.errors)} setting(s) are wrong:", *raw.errors]))
-    return Settings(checked, {name: setting.where for name, setting in raw.values.items()})
+    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_not_taken(environment))
 
 
 def _spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:

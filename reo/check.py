@@ -38,6 +38,7 @@ class Check:
         """Run all checks in order."""
         self.findings.append(ok("settings", f"application {self.settings.application}: "
                                             f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.text('source.mode')}"))
+        self.findings += [warning("settings", line, "remove it, or set what the message names") for line in self.settings.list_warnings()]
         self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination, "destination cluster")
         sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")

@@ -250,6 +250,7 @@ def _target(target: Table, secret: bool) -> None:
     if target.take("enable_log"):
         target.note("enable_log", "for logs of the clients, set librdkafka's raw option debug")
     target.drop("name", "only a label")
+    target.drop("max_wait_time max_failovers", "nothing is consumed from the target, and there is one")
     target.drop("max_message_bytes", "the topics' max.message.bytes decide")
     target.drop("batch_size flush_batch_size buffer_size", "the clients decide batches and buffers; see deduplicator.transaction_records and the raw options")
     target.drop("session_timeout request_timeout backoff_enable backoff_min backoff_max", "Kafka's own client retries within producer.delivery_timeout_ms")
