@@ -114,6 +114,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("destination.postgresql", "secret", "", "A database to copy to instead of a topic, as a connection string (`host=… dbname=… user=… password=…` or "
             "`postgresql://…`): a table for each topic, see [To PostgreSQL](how-to/postgresql.md)."),
     Setting("destination.postgresql_schema", "text", "public", "Where the tables are; it has to be there."),
+    Setting("destination.class", "text", "", "A class of your own to copy to instead of a topic: `module:Class`, see "
+            "[A destination of your own](how-to/own-destination.md)."),
+    Setting("destination.options", "object", "", "What that class is given: a JSON object; in a settings file the table `[destination.options]`."),
     Setting("destination.zero_timestamp", "text", "refuse",
             "A record with timestamp 0 (1970-01-01), which librdkafka cannot write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
     _options("destination.producer_options", "the producer with which stage two writes the destination (librdkafka)"),

@@ -88,8 +88,12 @@ class Check:
 
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""
-        if not tables.named(self.settings):
+        if not tables.is_outside_kafka(self.settings):
             return True
+        if not tables.named(self.settings):
+            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.text(tables.OWN)} stores",
+                                         "the start compares it with the last records of each partition"))
+            return False
         errors_before = findings.count_level(self.findings, "error")
         if database is not None:
             self._add_findings("tables", lambda: database.check_tables(state))
