@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common import spark_options
+from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.guard import Guard
 
 SWITCH = "allow_unsafe_options"
@@ -131,11 +132,19 @@ GUARDED: Mapping[str, Mapping[str, Guard]] = {
     "intermediate.consumer_options": _STAGE_TWO_CONSUMER, "destination.producer_options": _STAGE_TWO_PRODUCER,
     spark_options.SETTING: spark_options.GUARDS,
 }
+CANDIDATES_TABLES = tuple(candidate_name(number, "source.consumer_options") for number in range(1, CANDIDATES_MAX + 1))
+TABLES = (*GUARDED, *CANDIDATES_TABLES)
+"""Every table of raw options."""
 SPARKS_OWN = frozenset({"failondataloss", "includeheaders", "assign", "subscribe", "subscribepattern", "startingoffsets", "startingtimestamp",
                         "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp",
                         "minpartitions", "maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "groupidprefix",
                         "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "topic", "checkpointlocation"})
 """Options of Spark's Kafka source and sink themselves; Spark does not look at upper and lower case."""
+
+
+def guards_of(table: str) -> Mapping[str, Guard]:
+    """The options of a table that are not free."""
+    return GUARDED["source.consumer_options" if table in CANDIDATES_TABLES else table]
 
 
 def variable(setting: str, option: str) -> str:
@@ -151,7 +160,7 @@ def prefix(setting: str) -> str:
 
 def of_variable(name: str) -> tuple[str, str] | None:
     """The table and the option that an environment variable gives, or None."""
-    for setting in GUARDED:
+    for setting in TABLES:
         if name.startswith(prefix(setting)) and name != prefix(setting):
             words = name.removeprefix(prefix(setting))
             words = words if setting == spark_options.SETTING else words.lower()
@@ -185,23 +194,23 @@ def text(value: object) -> str:
 def validation_errors(setting: str, options: Mapping[str, str], unsafe: bool) -> Iterator[str]:
     """One message for each option that is not passed through, with the reason."""
     for option, value in options.items():
-        guard = GUARDED[setting].get(option)
+        guard = guards_of(setting).get(option)
         if setting == spark_options.SETTING and not spark_options.NAME.fullmatch(option):
             yield f"{setting}: {option!r} is not the name of an option of Spark's, which begins with spark. and keeps its upper and lower case"
         elif setting != spark_options.SETTING and not NAME.fullmatch(option):
             yield f"{setting}: {option!r} is not the name of an option"
         elif option.startswith("kafka."):
-            yield f"{setting}: {option}: options of Kafka's client are given without `kafka.` before them"
+            yield f"{setting}.{option}: options of Kafka's client are given without `kafka.` before them"
         elif guard and not guard.allows(value) and (guard.always or not unsafe):
             allowed = f" ({guard.harmless.replace('|', ', ')} would do)" if guard.harmless else ""
             switch = "" if guard.always else f". {SWITCH}=true passes it all the same, and the copy is no longer promised to be exact"
-            yield f"{setting}: {option} is not passed through{allowed}: {guard.reason}{switch}"
+            yield f"{setting}.{option} is not passed through{allowed}: {guard.reason}{switch}"
 
 
 def unsafe(setting: str, options: Mapping[str, str]) -> Iterator[str]:
     """A log line for each option that is passed through only because the switch is on."""
     for option, value in options.items():
-        guard = GUARDED[setting].get(option)
+        guard = guards_of(setting).get(option)
         if guard and not guard.allows(value):
             yield f"UNSAFE: {setting} sets {option}, which reo would have refused: {guard.reason}. The copy is no longer promised to be exact"
 

@@ -40,9 +40,17 @@ from typing import ClassVar
 
 
 class ReoError(Exception):
-    """Base of all; `exit_code` is what the process ends with."""
+    """Base of all; `exit_code` is what the process ends with.
+
+    `to_do` is what an operator does about it, a sentence without its full stop. One that is given ends the message.
+    """
 
     exit_code: ClassVar[int] = 1
+    default_to_do: ClassVar[str] = "Read the log of the service for the reason, then start it again"
+
+    def __init__(self, message: str = "", to_do: str = "") -> None:
+        super().__init__(f"{message}. {to_do}" if to_do else message)
+        self.to_do = to_do or self.default_to_do
 
 
 class Restart(ReoError):
@@ -67,27 +75,31 @@ class SettingsInvalid(Stop):
     """Lists every invalid setting, not only the first one."""
 
     exit_code = 2
+    default_to_do = "Correct the settings that the message names"
 
 
 class ClusterUnreachable(Stop):
     """No broker of the named cluster answered in time."""
 
     exit_code = 10
+    default_to_do = "Correct the address, or start the brokers and open the way to them"
 
 
 class TopicMissing(Stop):
     """The source topic does not exist (or the principal may not describe it)."""
 
     exit_code = 11
+    default_to_do = "Create the topic, or correct its name in the settings"
 
 
 class AccessRefused(Stop):
     """A cluster refused the credentials or the permission."""
 
     exit_code = 12
+    default_to_do = "Correct the credentials, or grant the permissions that the message names"
 
-    def __init__(self, message: str, names_what_to_grant: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, to_do: str = "", names_what_to_grant: bool = False) -> None:
+        super().__init__(message, to_do)
         self.names_what_to_grant = names_what_to_grant
         """Whether the message has the resource and the operation (`common.permissions`)."""
 
@@ -96,60 +108,70 @@ class TopicsUnfit(Stop):
     """The existing topics do not allow an exact copy."""
 
     exit_code = 13
+    default_to_do = "Change the topic or the brokers as the message says, or name another topic"
 
 
 class Cycle(Stop):
     """The copy would read what it writes."""
 
     exit_code = 14
+    default_to_do = "Give the destination topic another name"
 
 
 class SourceTruncated(Stop):
     """The source no longer has what follows the frontier, or the last copied records."""
 
     exit_code = 20
+    default_to_do = "Bring the records back, or copy to a new destination topic"
 
 
 class SourceRecreated(Stop):
     """The source topic's identity changed."""
 
     exit_code = 21
+    default_to_do = "Give the new source topic another destination topic"
 
 
 class FrontierLost(Stop):
     """There is no frontier for a destination partition that is not empty."""
 
     exit_code = 22
+    default_to_do = "Run `reo recover`; if nothing was ever copied there, name another destination topic"
 
 
 class FrontierUnreadable(Stop):
     """The commit metadata of the consumer group was not written by this version of reo."""
 
     exit_code = 23
+    default_to_do = "Run `reo recover`: it finds the frontier from the data"
 
 
 class ForeignRecord(Stop):
     """A record on the intermediate topic that stage one did not write."""
 
     exit_code = 24
+    default_to_do = "Stop the other writer, then delete the intermediate topic"
 
 
 class ForeignWriter(Stop):
     """A record on the destination topic that stage two did not write."""
 
     exit_code = 25
+    default_to_do = "Stop the other writer, then copy to a new destination topic"
 
 
 class DestinationTruncated(Stop):
     """The destination lacks records that the frontier counts as written."""
 
     exit_code = 26
+    default_to_do = "Run `reo recover`: it finds from the data what the destination still has"
 
 
 class RecordRefused(Stop):
     """A record that the destination cannot hold unchanged."""
 
     exit_code = 27
+    default_to_do = "Change the topic or the table so that it can hold the record, or leave the record out with a filter"
 
     def __init__(self, message: str, names_the_record: bool = False) -> None:
         super().__init__(message)
@@ -161,54 +183,63 @@ class HangingTransaction(Stop):
     """A transaction over offsets or records of the destination stays open."""
 
     exit_code = 28
+    default_to_do = "Run `reo recover`: it names the command that aborts the transaction"
 
 
 class ServiceRuns(Stop):
     """The service runs, and `reo recover --apply` needs it stopped."""
 
     exit_code = 29
+    default_to_do = "Stop the service first"
 
 
 class CopyDiffers(Stop):
     """Source and destination are not the same."""
 
     exit_code = 30
+    default_to_do = "Find out who else writes to the destination, then copy to a new one"
 
 
 class NotComparable(Stop):
     """A copy with a mapping, a filter, or other sources cannot be compared with its source."""
 
     exit_code = 31
+    default_to_do = "Compare by other means: the copy differs from the source as intended"
 
 
 class OffsetUntranslatable(Stop):
     """A consumer group's offset has no exact place at the destination (yet, or any more)."""
 
     exit_code = 32
+    default_to_do = "Wait until the copy has reached the offset, then try again"
 
 
 class GroupBusy(Stop):
     """A consumer group has members, and `reo offsets translate --apply` needs it empty."""
 
     exit_code = 33
+    default_to_do = "Stop the group's consumers first"
 
 
 class SourceRefused(Stop):
     """With `source.mode=failover`: every candidate was refused, each for a reason in the log, or `source.max_failovers` is used up."""
 
     exit_code = 34
+    default_to_do = "Repair one of the candidates; the log has the reason for each"
 
 
 class FilterFailed(Stop):
     """A filter failed at a record, so whether to copy it is unknown."""
 
     exit_code = 35
+    default_to_do = "Correct the filter, or set `filter.on_error=park`"
 
 
 class LagsBehind(Stop):
     """`reo lag` found more than `--max-records` or `--max-seconds`."""
 
     exit_code = 36
+    default_to_do = "Run `reo status`: it shows which stage waits"
 
 
 def stop_codes() -> frozenset[int]:
@@ -220,6 +251,7 @@ class NothingCompared(Stop):
     """`reo verify` found no record to compare: that shows nothing."""
 
     exit_code = 37
+    default_to_do = "Wait until something is copied, or correct the names of the topics"
 
 
 def name_of_exit_code(code: int) -> str | None:

@@ -1,7 +1,8 @@
 """Filters: which records are copied. They apply to every topic of the service.
 
     filter.sql        a condition in Spark's SQL, over key, value, headers, timestamp, partition, offset and topic; stage one (`replicator.sql_filter`)
-    filter.function   a Python function `module:function`, called with a `SourceRecord`, that returns a bool; stage two (`deduplicator.record_filter`)
+    filter.function   Python functions `module:function`, called with a `SourceRecord`, that return a bool; stage two (`deduplicator.record_filter`)
+    filter.options    keyword arguments of these functions
 
 A record that stage one leaves out is never sent: the frontier stays at the last record that was sent. Over a record that stage two leaves out the frontier
 moves, in one transaction with the records around it.
@@ -11,8 +12,13 @@ Both must always give the same result for the same record, because a record is r
 
 from __future__ import annotations
 
+import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from functools import partial
+from typing import Any, cast
+
+import orjson
 
 from common import mapping
 from common.mapping import SourceRecord
@@ -22,23 +28,52 @@ SETTINGS = ("filter.sql", "filter.function", "provenance.header")
 Filter = Callable[[SourceRecord], bool]
 
 
-def function(text: str) -> Filter:
-    """The function of `module:function`; ValueError when it cannot be imported."""
-    return cast(Filter, mapping.function(text))
+def split_names(text: str) -> list[str]:
+    """The functions of `filter.function`, in the order in which they are called."""
+    return [name.strip() for name in text.split(",")] if text.strip() else []
+
+
+def load_functions(text: str, options: str) -> dict[str, Filter]:
+    """The functions by name, each with its options; ValueError when one cannot be imported."""
+    by_name = parse_options(options)
+    return {name: cast(Filter, partial(mapping.function(name), **by_name.get(name, {}))) for name in split_names(text)}
+
+
+def parse_options(text: str) -> dict[str, dict[str, Any]]:
+    """The keyword arguments of each function, of `filter.options`."""
+    return dict(orjson.loads(text)) if text else {}
 
 
 def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
     """One message for each reason why the filters, or the provenance header, cannot be used."""
     text, on_error = settings["filter.function"], settings["filter.on_error"]
-    used = [name for name in SETTINGS if settings[name]]
-    if failover and used:
-        yield f"{used[0]} and source.mode=failover: a candidate is known by the records of the copy, which have to be just those that the source has"
+    if failover and settings["provenance.header"]:
+        yield "provenance.header and source.mode=failover: the header names the cluster of a record, and stage two does not know which candidate it was"
     if settings["provenance.header"].startswith("__"):
         yield "provenance.header may not begin with __: such headers are reo's own"
-    if not text:
-        if on_error != "stop":
-            yield f"filter.on_error is {on_error!r}, but there is no filter.function that could fail"
-    elif not mapping.FUNCTION.fullmatch(text):
-        yield f"filter.function: module:function is expected, not {text!r}"
-    else:
-        yield from (f"filter.function {text} cannot be used: {reason}" for reason in mapping.uncallable(text))
+    names = split_names(text)
+    if not names and on_error != "stop":
+        yield f"filter.on_error is {on_error!r}, but there is no filter.function that could fail"
+    options = parse_options(settings["filter.options"])
+    yield from (f"filter.options has {name!r}, which is none of filter.function" for name in options if name not in names)
+    for name, times in Counter(names).items():
+        if not mapping.FUNCTION.fullmatch(name):
+            yield f"filter.function: module:function is expected, not {name!r}"
+        elif times > 1:
+            yield f"filter.function names {name} {times} times"
+        else:
+            reasons = [*mapping.uncallable(name)] or [*_wrong_options(name, options.get(name, {}))]
+            yield from (f"filter.function {name} cannot be used: {reason}" for reason in reasons)
+
+
+def _wrong_options(name: str, options: object) -> Iterator[str]:
+    """Whether the function takes a record and these keyword arguments."""
+    if not isinstance(options, dict):
+        yield f"its filter.options are {options!r}, and an object is expected"
+        return
+    try:
+        inspect.signature(mapping.function(name)).bind(None, **options)
+    except TypeError as refused:
+        yield f"it does not take a record and these filter.options ({', '.join(options) or 'none'}): {refused}"
+    except ValueError:
+        return  # a function in C may have no signature

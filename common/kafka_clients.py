@@ -64,9 +64,9 @@ def translate(error: KafkaError, doing: str) -> ReoError:
     """The typed error for a client's error. `doing` says what failed, and on which cluster or topic."""
     code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
     if code in REFUSED:
-        return AccessRefused(f"{text}. Check the credentials and the permissions of this principal")
+        return AccessRefused(text, "Check the credentials and the permissions of this principal")
     if code in MISSING:
-        return TopicMissing(f"{text}. Create the topic, or correct its name in the settings")
+        return TopicMissing(text, "Create the topic, or correct its name in the settings")
     if code in TOO_LARGE:
         return RecordRefused(f"{text}. Raise max.message.bytes, or widen message.timestamp.before.max.ms and .after.max.ms, of the topic")
     if code in REPLACED:
@@ -74,7 +74,7 @@ def translate(error: KafkaError, doing: str) -> ReoError:
     if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
         return HangingTransaction(f"{text}. `reo recover` names the command that aborts the transaction, then finds the frontier from the data")
     if code in SILENT:
-        return ClusterUnreachable(f"{text}. Check the address and that the brokers run and can be reached from here")
+        return ClusterUnreachable(text, "Check the address and that the brokers run and can be reached from here")
     return StageFailed(text)
 
 
@@ -97,19 +97,19 @@ def _explain_silence(cluster: Cluster, silent: ClusterUnreachable) -> ReoError:
         why = cluster.security.why_not_verified(cluster.bootstrap_servers) if "certificate verify failed" in handshake_error else ""
         if PLAIN_TEXT.search(handshake_error):
             why = f"its listener does not speak TLS ({handshake_error}): use the address of a TLS listener, or {cluster.name}.security_protocol=PLAINTEXT"
-        return AccessRefused(f"{which}: the TLS or SASL handshake failed: {why or handshake_error}. Check the settings {cluster.name}.security_protocol, "
-                             f"{cluster.name}.sasl_… and {cluster.name}.ssl_…")
+        return AccessRefused(f"{which}: the TLS or SASL handshake failed: {why or handshake_error}",
+                             f"Check the settings {cluster.name}.security_protocol, {cluster.name}.sasl_… and {cluster.name}.ssl_…")
     if "Failed to resolve" in connection_error:
-        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}. Correct the host in {cluster.name}.bootstrap_servers, or make its name "
-                                  "known here (DNS)")
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}",
+                                  f"Correct the host in {cluster.name}.bootstrap_servers, or make its name known here (DNS)")
     if "Connection refused" in connection_error:
-        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}. Nothing listens there: start the broker, or correct the port in "
-                                  f"{cluster.name}.bootstrap_servers")
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}",
+                                  f"Nothing listens there: start the broker, or correct the port in {cluster.name}.bootstrap_servers")
     if connection_error:
-        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}. Check the address and that the brokers run and can be reached from here")
+        return ClusterUnreachable(f"{which} cannot be reached: {connection_error}", "Check the address and that the brokers run and can be reached from here")
     if not cluster.security.with_tls and _waits_for_tls(cluster.bootstrap_servers):
         return ClusterUnreachable(f"{which} does not answer: its listener speaks TLS, and {cluster.name}.security_protocol is "
-                                  f"{cluster.security.security_protocol}. Set it to SSL or SASL_SSL, or use the address of a plain-text listener")
+                                  f"{cluster.security.security_protocol}", "Set it to SSL or SASL_SSL, or use the address of a plain-text listener")
     return silent
 
 

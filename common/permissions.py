@@ -121,7 +121,7 @@ def find_missing(settings: Settings, commands: Iterable[Command], group: str = "
     """What the clusters do not allow now, as far as they report it."""
     settings = source_candidates.select_answering(settings)
     routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
-    rows = [NeededPermission(row, name) for row in list_needed(commands, tables.named(settings)) for name in row.names(settings, routes, group)]
+    rows = [NeededPermission(row, name) for row in list_needed(commands, tables.is_outside_kafka(settings)) for name in row.names(settings, routes, group)]
     missing: list[NeededPermission] = []
     partitions: dict[str, int] = {}
     for cluster in (settings.source, settings.destination):

@@ -31,7 +31,7 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
         return error.exit_code
     try:
         logs.set_up(loaded, stage)
-        for line in loaded.unsafe():
+        for line in loaded.list_warnings():
             log.warning(line)
         return work(loaded, stop.is_set) or 0
     except ReoError as error:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from common import mapping
@@ -57,7 +57,8 @@ class Rule:
     def validation_errors(self) -> Iterator[str]:
         """One message for each reason why the rule cannot be used."""
         if not self.is_pattern:
-            yield from (f"{name!r} {LEGAL}" for name in {self.source, self.destination or self.source} if not TOPIC_NAME.fullmatch(name))
+            yield from (f"{name!r} {LEGAL}{_hint(name)}" for name in dict.fromkeys((self.source, self.destination or self.source))
+                        if not TOPIC_NAME.fullmatch(name))
         else:
             try:
                 re.compile(self.source).sub(self.destination, "")  # reads the destination, though there is nothing to replace
@@ -66,6 +67,12 @@ class Rule:
             if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
         yield from mapping.validation_errors(self.mapping)
+
+
+def _hint(name: str) -> str:
+    """kaf-relay writes `source:destination`."""
+    source, colon, destination = name.partition(":")
+    return f". To copy {source} to {destination}, write {source}={destination}" if colon and source and destination else ""
 
 
 def parse(text: str) -> tuple[Rule, ...]:
@@ -88,9 +95,10 @@ def validation_errors(rules: Sequence[Rule]) -> list[str]:
     return found or clashes(rules, routes(rules, ()))
 
 
-def name_errors(names: Mapping[str, str], same_address: bool) -> Iterator[str]:
-    """The same for the one-topic form; `names` maps its three settings to topic names."""
-    yield from (f"{name}: {topic!r} {LEGAL}" for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic))
+def name_errors(names: Mapping[str, str], given: Collection[str], same_address: bool) -> Iterator[str]:
+    """The same for the one-topic form; `names` maps its three settings to topic names. A name that follows from a `given` one is no second error."""
+    illegal = [name for name, topic in names.items() if not TOPIC_NAME.fullmatch(topic)]
+    yield from (f"{name}: {names[name]!r} {LEGAL}" for name in [name for name in illegal if name in given] or illegal[:1])
     (source, from_topic), (destination, to_topic), (intermediate, between) = names.items()
     if between == to_topic:
         yield f"{intermediate} and {destination} are both {to_topic!r}"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -23,6 +23,7 @@ LOGIN_MODULES = {
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+PAIR = frozenset({"ssl_certificate_file", "ssl_key_file"})
 PROBE_S = 5.0
 CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 KEY = "-----BEGIN PRIVATE KEY-----"
@@ -56,6 +57,18 @@ class Security:
     def with_tls(self) -> bool:
         """Whether the connection is encrypted."""
         return self.security_protocol.endswith("SSL")
+
+    def with_own(self, own: Mapping[str, str]) -> Security:
+        """These settings with a candidate's own in their place. Of the others it takes over what its protocol and mechanism use."""
+        given = {name: value for name, value in own.items() if value}
+        if not given:
+            return self
+        merged = replace(self, **given)
+        unused = {name.name for name in fields(self) if (name.name.startswith("sasl_") and not merged.with_sasl)
+                  or (name.name.startswith("ssl_") and not merged.with_tls)
+                  or (name.name.startswith("sasl_oauth_") and merged.sasl_mechanism != "OAUTHBEARER")
+                  or (name.name in PAIR and not PAIR.isdisjoint(given))}
+        return replace(merged, **dict.fromkeys(unused - given.keys(), ""))
 
     def librdkafka(self) -> dict[str, str]:
         """For confluent-kafka's clients."""
@@ -102,23 +115,23 @@ class Security:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return any(failed is None for _, failed in _handshakes(bootstrap_servers, context))
 
-    def validation_errors(self, side: str) -> Iterator[str]:
-        """One message for each setting that contradicts another one or cannot be read."""
+    def validation_errors(self, prefix: str) -> Iterator[str]:
+        """One message for each setting that contradicts another one or cannot be read; `prefix` is what their names begin with."""
         for need in ("sasl_mechanism", "sasl_username", "sasl_password"):
             if self.with_sasl and not getattr(self, need):
-                yield f"{side}.{need} is missing: {side}.security_protocol is {self.security_protocol}"
+                yield f"{prefix}{need} is missing: {prefix}security_protocol is {self.security_protocol}"
         if self.with_sasl and (self.sasl_mechanism == "OAUTHBEARER") != bool(self.sasl_oauth_token_url):
-            yield f"{side}.sasl_oauth_token_url belongs to {side}.sasl_mechanism=OAUTHBEARER: give both or neither"
+            yield f"{prefix}sasl_oauth_token_url belongs to {prefix}sasl_mechanism=OAUTHBEARER: give both or neither"
         if self.sasl_oauth_token_url and not re.fullmatch(r"https?://[^\s,]+", self.sasl_oauth_token_url):
-            yield f"{side}.sasl_oauth_token_url: https://… is expected, not {self.sasl_oauth_token_url!r}"
-        for prefix, used in (("sasl_", self.with_sasl), ("ssl_", self.with_tls)):
-            given = [field.name for field in fields(self) if field.name.startswith(prefix) and getattr(self, field.name)]
+            yield f"{prefix}sasl_oauth_token_url: https://… is expected, not {self.sasl_oauth_token_url!r}"
+        for kind, used in (("sasl_", self.with_sasl), ("ssl_", self.with_tls)):
+            given = [field.name for field in fields(self) if field.name.startswith(kind) and getattr(self, field.name)]
             if given and not used:
-                yield f"{', '.join(f'{side}.{name}' for name in given)} would not be used: {side}.security_protocol is {self.security_protocol}"
+                yield f"{', '.join(f'{prefix}{name}' for name in given)} would not be used: {prefix}security_protocol is {self.security_protocol}"
         if bool(self.ssl_certificate_file) != bool(self.ssl_key_file):
-            yield f"{side}.ssl_certificate_file and {side}.ssl_key_file belong together: give both or neither"
+            yield f"{prefix}ssl_certificate_file and {prefix}ssl_key_file belong together: give both or neither"
         for name, mark in (("ssl_ca_file", CERTIFICATE), ("ssl_certificate_file", CERTIFICATE), ("ssl_key_file", KEY)):
-            yield from _unfit(f"{side}.{name}", getattr(self, name), mark)
+            yield from _unfit(f"{prefix}{name}", getattr(self, name), mark)
 
     def _oidc(self) -> dict[str, str]:
         return {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": self.sasl_username, "sasl.oauthbearer.client.secret": self.sasl_password,

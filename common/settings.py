@@ -1,8 +1,11 @@
 """Settings: read, checked as a whole, and frozen, before any client is made.
 
-Sources, the later one wins: defaults, the settings file (`REO_SETTINGS_FILE` or `--settings`; see
+Sources, the later one wins: defaults, the settings files (`REO_SETTINGS_FILE` or `--settings`; see
 `common.settings_file`), the environment, the command line. Variables are read as plain text and converted by the kind that
 `common.settings_table` declares: dynaconf would parse them as TOML, where topic `2024` is a number and `1_000` is 1000.
+
+All errors are reported at once, each under the name that the user gave (`common.settings_spelling`), and none that only
+follows from another one.
 
 Names are checked too, because a mistyped setting that is silently ignored is a wrong copy: every unknown name in the file and
 every unknown `REO_…`, `KAFKA_CLUSTERS_…` or `KAFKA_CONFIG_…` variable is an error. Variables that Kubernetes injects for a
@@ -15,25 +18,26 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-from common import client_options, filters, mirror_names, points, rules, settings_file, source_clusters, spark_options, start_at, tables
+import orjson
+
+from common import client_options, filters, mirror_names, rules, settings_file, settings_sources, source_clusters, spark_options, start_at, tables
+from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.errors import SettingsInvalid
+from common.names_not_taken import list_not_taken
 from common.routes import Route
 from common.security import Security
+from common.settings_sources import FILE_VARIABLE, RawSettings
+from common.settings_spelling import find_names, spell
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
 from common.source_clusters import Cluster
 
-FILE_VARIABLE = "REO_SETTINGS_FILE"
-OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
-FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
-NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
-"""Variables with our prefix that are not settings of a copy: the file, where the image keeps Spark's connector, where a test wants a process to die."""
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""
+OPTIONS = "source.consumer_options"
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 Value = str | int | bool | dict[str, str]
 
@@ -41,12 +45,17 @@ Value = str | int | bool | dict[str, str]
 class Settings:
     """The checked values, by attribute for what is used together and by dotted name for the rest."""
 
-    def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None, not_taken: Iterable[str] = ()) -> None:
         self.values = dict(values)
         self.given_by = dict(given_by or {})
         """By dotted name, also of an option: the source of the value. Settings with their default are left out."""
-        self.sources = tuple(self._cluster("source", servers) for servers in source_clusters.split_clusters(self.text("source.bootstrap_servers")))
-        self.source, self.destination = self.sources[0], self._cluster("destination", self.text("destination.bootstrap_servers"))
+        clusters = source_clusters.split_clusters(self.text("source.bootstrap_servers"))
+        self.not_taken = tuple(not_taken)
+        """A message for each variable of another program that is set and has no effect."""
+        self.sources = tuple(Cluster("source", servers, self._security("source").with_own(self.own_settings(number)), number)
+                             for number, servers in enumerate(clusters, 1))
+        self.source = self.sources[0]
+        self.destination = Cluster("destination", self.text("destination.bootstrap_servers"), self._security("destination"))
         self.failover = self.text("source.mode") == "failover"
         self.source_topic = self.text("source.topic")
         self.destination_topic = self.text("destination.topic") or self.source_topic
@@ -59,13 +68,19 @@ class Settings:
         self.start = start_at.parse(self.text("source.start"))
         self.stop_at_end = bool(self.values["stop_at_end"])
 
-    def _cluster(self, side: str, bootstrap_servers: str) -> Cluster:
-        security = Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
-        return Cluster(side, bootstrap_servers, security)
+    def _security(self, side: str) -> Security:
+        return Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
+
+    def own_settings(self, number: int) -> dict[str, str]:
+        """The TLS and SASL settings of one source candidate alone, by the last part of their names; empty ones are not set."""
+        return {field.name: self.text(candidate_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
 
     def on(self, source: Cluster) -> Settings:
-        """The same settings with one of the `sources` as the only one."""
-        return Settings(self.values | {"source.bootstrap_servers": source.bootstrap_servers}, self.given_by)
+        """The same settings with one of the `sources` as the only one: what is its own alone is what all have."""
+        own_options = self.options(candidate_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
+        return Settings(self.values | {setting.name: {} if setting.kind == "options" else "" for setting in SETTINGS if setting.candidate} | {
+            "source.bootstrap_servers": source.bootstrap_servers, OPTIONS: self.options(OPTIONS) | own_options,
+            **{f"source.{field.name}": getattr(source.security, field.name) for field in fields(Security)}}, self.given_by)
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied side by side."""
@@ -91,13 +106,17 @@ class Settings:
         assert isinstance(value, dict)
         return value
 
+    def list_warnings(self) -> list[str]:
+        """What the start says of the settings."""
+        return [*self.not_taken, *self.unsafe()]
+
     def unsafe(self) -> list[str]:
         """The warnings that every process logs."""
-        return [line for name in client_options.GUARDED for line in client_options.unsafe(name, self.options(name))]
+        return [line for name in client_options.TABLES for line in client_options.unsafe(name, self.options(name))]
 
     def as_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""
-        options = {client_options.variable(name, option): value for name in client_options.GUARDED for option, value in self.options(name).items()}
+        options = {client_options.variable(name, option): value for name in client_options.TABLES for option, value in self.options(name).items()}
         return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
 
 
@@ -107,133 +126,57 @@ def is_ours(variable: str) -> bool:
             or client_options.of_variable(variable) is not None)
 
 
-def load(environment: Mapping[str, str], file: str | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
-    """Read and check all settings; SettingsInvalid lists every error."""
-    wrong: list[str] = []
-    raw: dict[str, tuple[str, Any]] = {}
-    file = file or environment.get(FILE_VARIABLE)
-    if file:
-        raw.update(_from_file(file, wrong))
-    raw.update(_from_environment(environment, wrong))
-    _take_mirrors(environment, raw, wrong)
-    for name, text in (arguments or {}).items():
-        raw[name] = (f"--{name.replace('_', '-')}", text)
-    values = {setting.name: _value(setting, raw, wrong, mirror_names.hint(environment)) for setting in SETTINGS}
-    if not values["source.topic"] and not values["topics"]:
-        wrong.append(f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{mirror_names.hint(environment)}: what to copy, or REO_TOPICS for several")
-    checked = {name: value for name, value in values.items() if value is not None}
-    if not wrong:
-        wrong.extend(_contradictions(Settings(checked)))
-    if wrong:
-        raise SettingsInvalid("\n  ".join([f"{len(wrong)} setting(s) are wrong:", *wrong]))
-    return Settings(checked, {name: where for name, (where, _) in raw.items()})
+def load(environment: Mapping[str, str], files: str | Sequence[str] | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
+    """Read and check all settings; SettingsInvalid lists every error. Of several `files` the later ones win, name by name."""
+    raw = settings_sources.read_all(environment, [files] if isinstance(files, str) else files or (), arguments or {})
+    values = {setting.name: _value(setting, raw, mirror_names.hint(environment)) for setting in SETTINGS}
+    if not values["source.topic"] and not values["topics"] and not raw.unreadable_file:
+        raw.fail("source.topic", f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{mirror_names.hint(environment)}: what to copy, or "
+                                 "REO_TOPICS for several")
+    checked = {name: "" if value is None else value for name, value in values.items()}
+    if not raw.unreadable_file:
+        raw.errors.extend(_spell_contradictions(Settings(checked), raw))
+    if raw.errors:
+        raise SettingsInvalid("\n  ".join([f"{len(raw.errors)} setting(s) are wrong:", *raw.errors]))
+    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_not_taken(environment))
 
 
-def _from_file(file: str, wrong: list[str]) -> dict[str, tuple[str, Any]]:
-    try:
-        given = settings_file.read(file)
-    except ValueError as reason:
-        wrong.append(f"{file}: {reason}")
-        return {}
+def _spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
+    """What contradicts itself, but for what only follows from a setting that is wrong by itself."""
+    for error in dict.fromkeys(_contradictions(settings, raw.wrong)):
+        if raw.wrong.isdisjoint(find_names(error)):
+            yield spell(error, raw.values, bool(raw.files))
+
+
+def _options(name: str, raw: RawSettings) -> dict[str, str]:
     found = {}
-    named = []
-    for name, value in given.items():
-        table = name if name in client_options.GUARDED else next((table for table in client_options.GUARDED if name.startswith(f"{table}.")), "")
-        if table:
-            found.update(_options_of_file(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, wrong))
-        elif name in BY_NAME:
-            found[name] = (f"{file}: {name}", value)
-        elif name.startswith(settings_file.TOPICS):
-            named.append((name.removeprefix(settings_file.TOPICS), value))
-        else:
-            wrong.append(f"{file}: unknown setting {name}{_nearest(name, BY_NAME)}")
-    if named:
-        found["topics"] = (f"{file}: [topics]", [f"{source}={value}" if isinstance(value, str) else value for source, value in named])
-    return found
-
-
-def _options_of_file(file: str, table: str, given: object, wrong: list[str]) -> dict[str, tuple[str, Any]]:
-    """Each option under a name of its own, so that the environment can replace one and leave the others."""
-    try:
-        return {f"{table}.{option}": (f"{file}: {table}.{option}", value) for option, value in client_options.flattened(given)}
-    except ValueError as reason:
-        wrong.append(f"{file}: {table}: {reason}")
-        return {}
-
-
-def _from_environment(environment: Mapping[str, str], wrong: list[str]) -> dict[str, tuple[str, Any]]:
-    found: dict[str, tuple[str, Any]] = {}
-    for variable, text in environment.items():
-        setting = BY_ENVIRONMENT.get(variable)
-        if variable in SECRETS:
-            setting, text = SECRETS[variable], _secret_of(variable, text, wrong)  # noqa: PLW2901
-        option = client_options.of_variable(variable)
-        if option is not None:
-            found[".".join(option)] = (variable, text)
-        elif setting is None:
-            if OURS.match(variable) and variable not in NOT_SETTINGS and not FROM_KUBERNETES.fullmatch(variable):
-                wrong.append(f"{variable}: unknown setting{_nearest(variable, BY_ENVIRONMENT)}")
-        elif setting.name in found and found[setting.name][1] != text:
-            wrong.append(f"{variable} and {found[setting.name][0]} name the same setting and contradict each other")
-        else:
-            found[setting.name] = (variable, text)
-    return found
-
-
-def _take_mirrors(environment: Mapping[str, str], raw: dict[str, tuple[str, Any]], wrong: list[str]) -> None:
-    """Add kafka-topic-mirror's variables: they may repeat a value that is set otherwise, and never override it."""
-    for variable, name, text in mirror_names.given(environment, wrong):
-        where, given = raw.setdefault(name, (variable, text))
-        if (",".join(map(str, given)) if isinstance(given, list) else str(given)) != text:
-            wrong.append(f"{variable} and {where} name the same setting and contradict each other: take one away. (Names without prefix are "
-                         f"kafka-topic-mirror's when {' and '.join(mirror_names.SIGNATURE)} are both set)")
-
-
-def _secret_of(variable: str, file: str, wrong: list[str]) -> str:
-    """The content of the file, without the last line end, which editors and `echo` add."""
-    try:
-        return Path(file).read_text().removesuffix("\n").removesuffix("\r")
-    except (OSError, UnicodeDecodeError) as failed:
-        wrong.append(f"{variable}: {file} cannot be read: {failed.strerror if isinstance(failed, OSError) else 'not text'}")
-        return ""
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
-
-
-def _options(name: str, raw: Mapping[str, tuple[str, Any]], wrong: list[str]) -> dict[str, str]:
-    found = {}
-    for key, (where, given) in raw.items():
+    for key, setting in raw.values.items():
         if key.startswith(f"{name}."):
             try:
-                found[key.removeprefix(f"{name}.")] = client_options.text(given)
+                found[key.removeprefix(f"{name}.")] = client_options.text(setting.value)
             except ValueError as reason:
-                wrong.append(f"{where}: {reason}")
+                raw.errors.append(f"{setting.where}: {reason}")
     return found
 
 
-def _value(setting: Setting, raw: Mapping[str, tuple[str, Any]], wrong: list[str], hint: str) -> Value | None:
+def _value(setting: Setting, raw: RawSettings, hint: str) -> Value | None:
     if setting.kind == "options":
-        return _options(setting.name, raw, wrong)
-    if setting.name not in raw:
-        if setting.required:
-            wrong.append(f"{' or '.join(setting.environment)} is missing{hint}: {setting.meaning}")
+        return _options(setting.name, raw)
+    if setting.name not in raw.values:
+        if setting.required and not raw.unreadable_file:
+            raw.fail(setting.name, f"{' or '.join(setting.environment)} is missing{hint}: {setting.meaning}")
         return setting.default
-    where, given = raw[setting.name]
+    given = raw.values[setting.name]
     try:
-        return _convert(setting, given)
+        return _convert(setting, given.value)
     except ValueError as reason:
-        wrong.append(f"{where}: {reason}")
+        raw.fail(setting.name, f"{given.where}: {reason}")
         return setting.default
 
 
 def _convert(setting: Setting, given: Any) -> Value:
-    if setting.kind == "secret":
-        return _checked_secret(given)
+    if setting.kind in ("secret", "object"):
+        return _checked_secret(given) if setting.kind == "secret" else _json_object(given)
     free = setting.kind == "text" and not setting.choices
     text = (settings_file.text(given) if free else str(given)).strip()
     if not text.isprintable():  # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
@@ -255,6 +198,17 @@ def _convert(setting: Setting, given: Any) -> Value:
     return text
 
 
+def _json_object(given: Any) -> str:
+    """A table of a settings file, or the text of a JSON object, as JSON; empty for an empty one."""
+    try:
+        value = given if isinstance(given, Mapping) else orjson.loads(str(given) or "{}")
+        if not isinstance(value, Mapping):
+            raise ValueError("another value")  # noqa: TRY004  (what is wrong with a setting is a ValueError)
+        return orjson.dumps(dict(value)).decode() if value else ""
+    except (ValueError, TypeError):
+        raise ValueError(f'a JSON object like {{"module:function": {{"name": "value"}}}} is expected, not {str(given)[:60]!r}') from None
+
+
 def _checked_secret(given: Any) -> str:
     """The secret unchanged, including blanks; error messages do not repeat it."""
     if not isinstance(given, str):
@@ -264,26 +218,38 @@ def _checked_secret(given: Any) -> str:
     return given
 
 
-def _contradictions(settings: Settings) -> Iterable[str]:
-    yield from _wrong_routes(settings)
-    for name in client_options.GUARDED:
+def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
+    """One message for each, with the settings by their dotted names. What the topics' names contradict is unknown when one of them is `wrong`."""
+    if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
+        yield from _wrong_routes(settings)
+    for name in client_options.TABLES:
         yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
-    for cluster in (settings.source, settings.destination):
-        yield from cluster.security.validation_errors(cluster.name)
+    for cluster in (*settings.sources, settings.destination):
+        has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
+        yield from cluster.security.validation_errors(candidate_name(cluster.number, "") if has_own else f"{cluster.name}.")
+    yield from _unused_candidates(settings)
     for cluster in (*settings.sources, settings.destination):
         yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
     appends = settings.text("deduplicator.without_frontier") == "append"
     yield from source_clusters.validation_errors([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
+    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
     yield from tables.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
 
 
-def _wrong_routes(settings: Settings) -> Iterable[str]:
+def _unused_candidates(settings: Settings) -> Iterator[str]:
+    """Settings of single candidates where there are no such candidates."""
+    for setting in SETTINGS:
+        if setting.candidate and settings.values[setting.name] and (not settings.failover or setting.candidate > len(settings.sources)):
+            reason = "source.mode is single" if not settings.failover else f"source.bootstrap_servers names {len(settings.sources)} clusters"
+            yield f"{setting.name} would not be used: {reason}"
+
+
+def _wrong_routes(settings: Settings) -> Iterator[str]:
     """Errors in the names alone; all others need the clusters' answers (`common.topics`)."""
     many = bool(settings.text("topics"))
     given = [name for name in ONE_TOPIC if settings.text(name)]
@@ -295,4 +261,4 @@ def _wrong_routes(settings: Settings) -> Iterable[str]:
         yield from (f"topics: {reason}" for reason in rules.validation_errors(settings.rules))
         return
     names = dict(zip(ONE_TOPIC, (settings.source_topic, settings.destination_topic, settings.intermediate_topic), strict=True))
-    yield from rules.name_errors(names, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])
+    yield from rules.name_errors(names, given, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])

@@ -7,13 +7,14 @@ meaning says where they do not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.client_options import SWITCH
 from common.security import MECHANISMS, PROTOCOLS
 
-Kind = Literal["text", "integer", "flag", "start", "secret", "options"]
+Kind = Literal["text", "integer", "flag", "start", "secret", "options", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Setting:
     least: int = 0
     most: int = 2**31 - 1
     required: bool = False
+    candidate: int = 0
+    """The number of the source candidate that it is about, from 1 on; 0: of all, or of something else."""
 
     @property
     def environment(self) -> tuple[str, ...]:
@@ -44,9 +47,9 @@ class Setting:
 
 
 def _access(side: str) -> tuple[Setting, ...]:
-    """How one cluster is entered (`common.security`); the same for both stages."""
+    """TLS and SASL settings of a cluster (`common.security`); the same for both stages."""
     return (
-        Setting(f"{side}.security_protocol", "text", "PLAINTEXT", f"How the {side} cluster is entered.", choices=PROTOCOLS),
+        Setting(f"{side}.security_protocol", "text", "PLAINTEXT", f"Security protocol of the {side} cluster's listeners.", choices=PROTOCOLS),
         Setting(f"{side}.sasl_mechanism", "text", "", "With `SASL_…`.", choices=("", *MECHANISMS)),
         Setting(f"{side}.sasl_username", "text", "", "With `SASL_…`; the client id with OAUTHBEARER."),
         Setting(f"{side}.sasl_password", "secret", "", "With `SASL_…`; the client secret with OAUTHBEARER."),
@@ -58,13 +61,24 @@ def _access(side: str) -> tuple[Setting, ...]:
     )
 
 
-def _options(name: str, client: str) -> Setting:
-    return Setting(name, "options", "", f"Raw options of {client}.")
+def _options(name: str, client: str, candidate: int = 0) -> Setting:
+    return Setting(name, "options", "", f"Raw options of {client}.", candidate=candidate)
+
+
+def _candidate(number: int) -> tuple[Setting, ...]:
+    """What may differ for one of several source candidates. Empty: as for all of them, in `source.…`."""
+    common = _access("source")
+    return (
+        *(replace(setting, name=candidate_name(number, setting.name), default="", choices=setting.choices and ("", *filter(None, setting.choices)),
+                  candidate=number) for setting in common),
+        _options(candidate_name(number, "source.consumer_options"), "that consumer, for this candidate alone", number),
+    )
 
 
 _FAILOVER = (
     Setting("source.mode", "text", "single", "`single`: one cluster, known by its identity. `failover`: any of several with the same records at the same "
-            "offsets, known by these; copied from one at a time. Candidates share the other settings of `source`.", choices=("single", "failover")),
+            "offsets, known by these; copied from one at a time. "
+            "What differs for the second of them is `source.2.…`, see [Fail over](how-to/fail-over.md).", choices=("single", "failover")),
     Setting("source.randomize_initial", "flag", False, "Begin with any of the candidates, not with the first. (These names are kaf-relay's.)"),
     Setting("source.healthcheck_interval_ms", "integer", 3000, "How often every candidate is asked for its last stable offsets.", least=100, most=3_600_000),
     Setting("source.request_timeout_ms", "integer", 3000, "A candidate that does not answer for so long is unhealthy. kaf-relay: 100.", least=100, most=60_000),
@@ -93,12 +107,16 @@ SETTINGS: tuple[Setting, ...] = (
     _options("source.consumer_options", "the consumer with which stage one reads the source (Java, in Spark)"),
     *_access("source"),
     *_FAILOVER,
+    *(setting for number in range(1, CANDIDATES_MAX + 1) for setting in _candidate(number)),
     Setting("destination.bootstrap_servers", "text", None, "Brokers of the destination cluster.",
             ("KAFKA_CLUSTERS_DESTINATION_BOOTSTRAP_SERVERS",), required=True),
     Setting("destination.topic", "text", "", "The copy. Default: the source topic's name.", ("KAFKA_CLUSTERS_DESTINATION_TOPIC",)),
     Setting("destination.postgresql", "secret", "", "A database to copy to instead of a topic, as a connection string (`host=… dbname=… user=… password=…` or "
             "`postgresql://…`): a table for each topic, see [To PostgreSQL](how-to/postgresql.md)."),
     Setting("destination.postgresql_schema", "text", "public", "Where the tables are; it has to be there."),
+    Setting("destination.class", "text", "", "A class of your own to copy to instead of a topic: `module:Class`, see "
+            "[A destination of your own](how-to/own-destination.md)."),
+    Setting("destination.options", "object", "", "What that class is given: a JSON object; in a settings file the table `[destination.options]`."),
     Setting("destination.zero_timestamp", "text", "refuse",
             "A record with timestamp 0 (1970-01-01), which librdkafka cannot write: `refuse` stops, `one` writes 1 ms.", choices=("refuse", "one")),
     _options("destination.producer_options", "the producer with which stage two writes the destination (librdkafka)"),
@@ -112,7 +130,10 @@ SETTINGS: tuple[Setting, ...] = (
             "table `[topics]`, on the command line `--topic`. Instead of the three settings that name topics; `application` has no default then."),
     Setting("filter.sql", "text", "", "Only records for which this condition is true are copied: Spark's SQL over `key`, `value`, `headers`, `timestamp`, "
             "`partition`, `offset` and `topic`, applied in stage one, see [Filters](how-to/filter.md)."),
-    Setting("filter.function", "text", "", "Only records for which this Python function returns True are copied: `module:function`, called in stage two."),
+    Setting("filter.function", "text", "", "Only records for which this Python function returns True are copied: `module:function`, called in stage two. "
+            "Several, separated by commas: all of them have to return True."),
+    Setting("filter.options", "object", "", 'Keyword arguments of these functions: a JSON object like `{"module:function": {"name": "value"}}`, in a '
+            'settings file the tables `[filter.options."module:function"]`.'),
     Setting("filter.on_error", "text", "stop", "A record on which `filter.function` fails: `stop`, or `park` it on the topic `<destination topic>-parked`.",
             choices=("stop", "park")),
     Setting("provenance.header", "text", "", "Every copied record gets a header of this name with the id of the cluster that it was copied from; "

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from common.rules import Rule, routes
+from common.rules import Rule
 from common.security import Security
 
 ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
@@ -25,6 +25,8 @@ class Cluster:
     name: str
     bootstrap_servers: str
     security: Security
+    number: int = 0
+    """Of a source candidate, from 1 on, in the order of the setting."""
     handshake_error: str = ""
     """Why the TLS or SASL handshake failed, on either side. The clients set it (`common.kafka_clients`), because librdkafka reports it only in `error_cb`."""
     connection_error: str = ""
@@ -45,13 +47,13 @@ def address_errors(name: str, bootstrap_servers: str) -> Iterator[str]:
 
 
 def validation_errors(clusters: Sequence[str], failover: bool, rules: Sequence[Rule], appends: bool) -> Iterator[str]:
-    """One message for each contradiction. A candidate is recognised by the copy's records, so the destination must hold these records and no others."""
+    """One message for each contradiction. A candidate is recognised by the records that were copied."""
     if not all(clusters) or len(set(clusters)) < len(clusters):
         yield f"source.bootstrap_servers: a cluster between two {SEPARATOR!r} is empty or named twice"
     if len(clusters) > 1 and not failover:
         yield f"source.bootstrap_servers names {len(clusters)} clusters, and source.mode is single: set source.mode=failover if they have the same records"
     if failover and appends:
         yield "source.mode=failover and deduplicator.without_frontier=append: a candidate is known by the records of the copy, which have to be the only ones"
-    if failover and (any(rule.is_pattern for rule in rules) or not all(route.is_one_to_one for route in routes(rules, ()))):
-        yield ("source.mode=failover copies topics that are named, each to a destination of its own and to the same partitions: a candidate is known by the "
-               "records of the copy")
+    if failover and any(rule.is_pattern for rule in rules):
+        yield ("source.mode=failover and a pattern: a topic that one candidate does not have yet looks like one that was deleted, and its records would be "
+               "left out. Name the topics")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from common import mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME
 from common.rules import routes
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from common.settings import Settings
 
 CONNECTION = "destination.postgresql"
+OWN = "destination.class"
+"""A user's own class instead of a database (`deduplicator.own_destination`)."""
+OPTIONS = "destination.options"
 SCHEMA = "destination.postgresql_schema"
 FRONTIERS = "reo_frontier"
 """The table that has the frontiers."""
@@ -30,15 +34,22 @@ def named(settings: Settings) -> bool:
     return bool(settings.text(CONNECTION))
 
 
+def is_outside_kafka(settings: Settings) -> bool:
+    """Whether records go to tables or to a user's own class, and there is no destination topic."""
+    return named(settings) or bool(settings.text(OWN))
+
+
 def refuse(settings: Settings, command: str, why: str) -> None:
     """SettingsInvalid for a command that looks at a destination topic."""
+    if settings.text(OWN):
+        raise SettingsInvalid(f"`{command}` cannot be used with {OWN}: only that class can read what it has stored")
     if named(settings):
         raise SettingsInvalid(f"`{command}` cannot be used with {CONNECTION}: {why}")
 
 
 def zero_timestamp_ms(settings: Settings) -> int | None:
     """What is written for timestamp 0; None when the destination cannot hold it and nothing was allowed in its place."""
-    if named(settings):
+    if is_outside_kafka(settings):
         return 0
     return 1 if settings.text("destination.zero_timestamp") == "one" else None
 
@@ -53,27 +64,41 @@ def name_error(name: str) -> str:
 
 
 def validation_errors(settings: Settings) -> Iterator[str]:
-    """One message for each setting that contradicts a destination in PostgreSQL."""
-    if not named(settings):
-        if settings.text(SCHEMA) != "public":
-            yield f"{SCHEMA} would not be used: {CONNECTION} is not set"
-        return
-    yield from _unreadable(settings.text(CONNECTION))
-    if not settings.text(SCHEMA) or len(settings.text(SCHEMA).encode()) > NAME_BYTES_MAX:
-        yield f"{SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
+    """One message for each setting that contradicts a destination in PostgreSQL, or of a user's own."""
+    if settings.text(OPTIONS) and not settings.text(OWN):
+        yield f"{OPTIONS} would not be used: {OWN} is not set"
+    if not named(settings) and settings.text(SCHEMA) != "public":
+        yield f"{SCHEMA} would not be used: {CONNECTION} is not set"
+    if named(settings) and settings.text(OWN):
+        yield f"{CONNECTION} and {OWN}: records go to one of them"
+    elif named(settings):
+        yield from _unreadable(settings.text(CONNECTION))
+        if not settings.text(SCHEMA) or len(settings.text(SCHEMA).encode()) > NAME_BYTES_MAX:
+            yield f"{SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
+        yield from (reason for route in routes(settings.rules, ()) if (reason := name_error(route.destination_topic)))
+        yield from _kafka_only(settings, CONNECTION)
+    elif settings.text(OWN):
+        if not mapping.FUNCTION.fullmatch(settings.text(OWN)):
+            yield f"{OWN}: module:Class is expected, not {settings.text(OWN)!r}"
+        else:
+            yield from (f"{OWN} {settings.text(OWN)} cannot be used: {reason}" for reason in mapping.uncallable(settings.text(OWN)))
+        yield from _kafka_only(settings, OWN)
+
+
+def _kafka_only(settings: Settings, name: str) -> Iterator[str]:
+    """What goes together with a destination topic alone."""
     if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(route.shared for route in routes(settings.rules, ())):
-        yield f"{CONNECTION} and a mapping, or a destination of several sources: a row is known by its source partition and offset, so a table has one source"
-    yield from (reason for route in routes(settings.rules, ()) if (reason := name_error(route.destination_topic)))
+        yield f"{name} and a mapping, or a destination of several sources: a row is known by its source partition and offset, so a table has one source"
     if settings.failover:
-        yield f"{CONNECTION} and source.mode=failover: a candidate is known by the records of the destination topic"
+        yield f"{name} and source.mode=failover: a candidate is known by the records of the destination topic"
     if settings.text("filter.on_error") == "park":
-        yield f"{CONNECTION} and filter.on_error=park: parked records are written to a topic in the transaction of the others"
+        yield f"{name} and filter.on_error=park: parked records are written to a topic in the transaction of the others"
     if settings.text("provenance.header"):
-        yield f"{CONNECTION} and provenance.header: nothing is copied back from a database, and what came from the destination cluster would be left out"
+        yield f"{name} and provenance.header: nothing is copied back from a database, and what came from the destination cluster would be left out"
     if settings.text("destination.zero_timestamp") != "refuse":
-        yield f"destination.zero_timestamp would not be used: with {CONNECTION} timestamp 0 is written as it is"
+        yield f"destination.zero_timestamp would not be used: with {name} timestamp 0 is written as it is"
     if settings.options("destination.producer_options"):
-        yield f"destination.producer_options would not be used: with {CONNECTION} stage two has no producer"
+        yield f"destination.producer_options would not be used: with {name} stage two has no producer"
 
 
 def _unreadable(connection: str) -> Iterator[str]:

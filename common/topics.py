@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from common import mapping, tables, topic_config
 from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, ask_with_retries, translate
+from common.nearest import suggest
 from common.origin import identity_of
 from common.routes import SAME, Place, Route
 from common.settings import Settings
@@ -76,8 +77,9 @@ def sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_
     found = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
     for route in routes:
         if route.source_topic not in found:
-            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}: "
-                               "create it, or correct source.topic")
+            existing = ask_cluster(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}"
+                               f"{suggest(route.source_topic, existing)}", "Create it, or correct source.topic")
     return {route: found[route.source_topic] for route in routes}
 
 
@@ -121,7 +123,7 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
 
 def written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]:
     """The names of every intermediate topic, and of every destination topic, unless these are tables."""
-    return {name for route in copied for name in (route.intermediate_topic, *([] if tables.named(settings) else [route.destination_topic]))}
+    return {name for route in copied for name in (route.intermediate_topic, *([] if tables.is_outside_kafka(settings) else [route.destination_topic]))}
 
 
 def parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str, Topic]:
@@ -171,7 +173,7 @@ def _make_both(settings: Settings, source_admin: AdminClient, destination_admin:
     between = new_intermediate(settings, route, source, there)
     if route.intermediate_topic not in existing:  # first: an existing topic shows which configurations the brokers know
         make(destination_admin, settings.destination, None, between)
-    if not tables.named(settings):
+    if not tables.is_outside_kafka(settings):
         known = all_config(destination_admin, settings.destination, route.intermediate_topic)
         destination = existing.get(route.destination_topic)
         for name, reason in topic_config.refused(there, known).items() if destination is None else ():
@@ -251,7 +253,7 @@ def make(client: AdminClient, cluster: Cluster, existing: Topic | None, wanted: 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
     """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a smaller limit on records."""
     between = all_config(client, settings.destination, route.intermediate_topic)
-    copy = None if tables.named(settings) else all_config(client, settings.destination, route.destination_topic)
+    copy = None if tables.is_outside_kafka(settings) else all_config(client, settings.destination, route.destination_topic)
     for wrong in unfit(route, source_limit, between, copy):
         raise wrong
     limit = source_limit if copy is None else topic_config.limit(copy)

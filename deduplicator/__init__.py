@@ -8,7 +8,7 @@ In the order in which a record passes:
     unwrap.py               from an intermediate record to the source's record
     record_filter.py        filter.function; provenance.py: the header against copies that go round
     partitioner.py          which destination partition, where it is not the source's number
-    destination.py          writes a record to its partition; postgresql.py: as rows (rows.py) of a table
+    destination.py          writes a record to its partition; postgresql.py: as rows (rows.py) of a table; own_destination.py: by a class of the user's
     transaction.py          two producers in turn; what is certain after each failure
     loop.py                 one line per step
     start.py                a partition's frontier when it is assigned: read, created, or refused

@@ -40,8 +40,8 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
         return "deduplicator.compiled is no"
     if settings.text("filter.function") or settings.text("provenance.header"):
         return "filter.function and provenance.header are applied in Python"
-    if tables.named(settings):
-        return "the destination is PostgreSQL"
+    if tables.is_outside_kafka(settings):
+        return "the destination is not a topic"
     if not all(route.is_one_to_one for route in routes):
         return "a route is not one to one"
     try:

@@ -29,6 +29,11 @@ def build_destination(settings: Settings, number: int, routes: Mapping[str, Rout
 
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
         return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
+    if settings.text(tables.OWN):
+        from deduplicator.own_destination import OwnDestination, OwnFrontierStore
+
+        own_store = OwnFrontierStore(settings, routes, consumer_group)
+        return OwnDestination(own_store, commit_for_group), own_store
     producers, batches_fit = _producers(settings, number, routes.values(), consumer_group)
     return KafkaDestination(producers, DestinationWatch(consumer_group.admin), batches_fit), KafkaFrontierStore(consumer_group)
 

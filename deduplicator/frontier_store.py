@@ -13,8 +13,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from common import frontier as frontiers
 from common import machine, positions, topics
-from common.errors import ClusterUnreachable, DestinationTruncated, HangingTransaction
+from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable, HangingTransaction
 from common.frontier import Frontier
 from common.group import Group, commit_reader
 from common.kafka_clients import admin, reader
@@ -197,3 +198,41 @@ def reset_uncounted(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, in
             log.warning("%s was not written by this route alone before: its records cannot be checked, and are counted from now on", place)
             counted[place] = replace(frontier, destination_known=ends[place] - 1, sent=0, last_written=None)
     return counted
+
+
+def merge_group_commits(group_commits: Mapping[Place, Committed], stored: Mapping[Place, tuple[int, str]], partitions: Collection[Place], identity: str,
+                        ) -> LoadedFrontiers:
+    """The frontiers that are stored with the records outside of Kafka, by intermediate partition, compared with the group's commits, which repeat them.
+
+    `identity` stands for the destination's topic id in these frontiers.
+    """
+    commits, to_commit_again = dict(group_commits), set[Place]()
+    for place, (next_offset, text) in stored.items():
+        committed = Committed(next_offset, _decode(place, text))
+        in_group = group_commits.get(place)
+        if in_group is None:  # commits are deleted with their topic: the stored offset may be one of a deleted topic
+            committed = Committed(-1, committed.frontier)
+        elif place in partitions:
+            _check_not_set_back(place, committed.frontier, in_group.frontier, identity)
+        if in_group != committed:
+            to_commit_again.add(place)
+        commits[place] = committed
+    for place in commits.keys() - stored.keys():  # of deleted tables, or of an earlier destination: they only show that there was a copy
+        commits[place] = Committed(-1, replace(commits[place].frontier, destination_topic_id=""))
+    return LoadedFrontiers(commits, to_commit_again & set(partitions))
+
+
+def _decode(place: Place, text: str) -> Frontier:
+    try:
+        return frontiers.decode(text)
+    except ValueError as reason:
+        raise FrontierUnreadable(f"the frontier of {place} in the database is not one that this version of reo can read ({reason})") from None
+
+
+def _check_not_set_back(place: Place, stored: Frontier, in_group: Frontier, identity: str) -> None:
+    """DestinationTruncated when the group's frontier is ahead: stage one would go on from there, and the records in between would be missing."""
+    if in_group.destination_topic_id == identity and in_group.rule.frontier > stored.rule.frontier:
+        raise DestinationTruncated(
+            f"the database was set back: by the group's commit on {place} it had records up to source offset {in_group.rule.frontier}, now its frontier is at "
+            f"{stored.rule.frontier}. If this database is the right one (restored from a backup, or a standby that lacked the newest transactions), stop "
+            "the service, delete the group (kafka-consumer-groups.sh --delete --group) and start again: the copy goes on from the database's frontier")

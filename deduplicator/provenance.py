@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common import topics
+from common import filters, topics
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
@@ -39,8 +39,8 @@ class Provenance:
 
 def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:
     """The filter that these settings define; None when every accepted record is written unchanged."""
-    function, header = settings.text("filter.function"), settings.text("provenance.header")
-    record_filter = FunctionFilter(function, settings.text("filter.on_error") == "park", limit) if function else None
+    functions, header = filters.load_functions(settings.text("filter.function"), settings.text("filter.options")), settings.text("provenance.header")
+    record_filter = FunctionFilter(functions, settings.text("filter.on_error") == "park", limit) if functions else None
     if not header:
         return record_filter
     timeout_s = settings.number("connect_timeout_s")

@@ -9,11 +9,11 @@ additional headers that say where it came from and what failed. The frontier doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from common import filters
 from common.errors import FilterFailed
+from common.filters import Filter
 from common.mapping import SourceRecord
 from common.routes import Place
 from deduplicator.call_limit import CallLimit
@@ -43,12 +43,12 @@ class RecordFilter(Protocol):
 
 
 class FunctionFilter:
-    """filter.function, and filter.on_error: park the record, or fail."""
+    """filter.function with filter.options, and filter.on_error: park the record, or fail."""
 
-    def __init__(self, name: str, park_failures: bool, limit: CallLimit) -> None:
+    def __init__(self, functions: Mapping[str, Filter], park_failures: bool, limit: CallLimit) -> None:
         self.limit = limit
-        self.name = name
-        self.function = filters.function(name)
+        self.functions = functions
+        """By name; a record passes when all of them return True."""
         self.park_failures = park_failures
 
     def filter_records(self, source: Place, records: Sequence[Record], source_offsets: Sequence[int]) -> FilterResult:
@@ -60,22 +60,24 @@ class FunctionFilter:
         return result
 
     def _filter_one(self, source: Place, record: Record, source_offset: int, result: FilterResult) -> None:
+        name = ""
         try:
-            passes = self._call_function(source, record)
+            for name, function in self.functions.items():  # noqa: B007  (the last one is named in the error)
+                if not self._call_function(function, source, record):
+                    return
         except Exception as failed:  # whatever a user's function raises
             error = " ".join(f"{type(failed).__name__}: {failed}".split())[:REASON_MAX]
             if not self.park_failures:
-                raise FilterFailed(f"filter.function {self.name} fails on the record at offset {source_offset} of {source}: {error}. "
+                raise FilterFailed(f"filter.function {name} fails on the record at offset {source_offset} of {source}: {error}. "
                                    "Correct the function and start again, or set filter.on_error=park to write such records to the parked topic") from failed
             result.parked.append(_parked(source, source_offset, record, error))
         else:
-            if passes:
-                result.records.append(record)
-                result.source_offsets.append(source_offset)
+            result.records.append(record)
+            result.source_offsets.append(source_offset)
 
-    def _call_function(self, source: Place, record: Record) -> bool:
+    def _call_function(self, function: Filter, source: Place, record: Record) -> bool:
         key, value, headers, timestamp_ms = record
-        passes = self.limit.call(self.function, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
+        passes = self.limit.call(function, SourceRecord(source.topic, source.partition, key, value, list(headers or []), timestamp_ms))
         if type(passes) is not bool:  # a forgotten return would drop everything
             raise TypeError(f"it returned {passes!r}, True or False is expected")
         return passes

@@ -78,7 +78,7 @@ class PartitionStarter:
         self.frontier_store = frontier_store
         self.had_frontiers = frontier_store.has_frontiers()
         """Read before this worker joins the group: later, other workers can have created frontiers in the same first start."""
-        self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.named(settings))
+        self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.is_outside_kafka(settings))
 
     def start_partitions(self, places: Iterable[Place]) -> StartedPartitions:
         """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while the destination does not answer; TransactionUndecided while

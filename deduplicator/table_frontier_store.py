@@ -18,23 +18,20 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import psycopg
 from psycopg import sql
 
-from common import frontier as frontiers
 from common import machine, postgresql, topics
-from common.errors import ClusterUnreachable, DestinationTruncated, Fenced, ForeignWriter, FrontierUnreadable, TopicsUnfit
+from common.errors import ClusterUnreachable, DestinationTruncated, Fenced, ForeignWriter, TopicsUnfit
 from common.frontier import Frontier
-from common.positions import Committed
 from common.postgresql import PAUSE_S, Session
 from common.routes import Place, Route
 from common.settings import Settings
 from common.tables import name_error
 from deduplicator.destination import Output
-from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers
+from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers, merge_group_commits
 from deduplicator.rows import COLUMNS, PRIMARY_KEY
 
 log = logging.getLogger(__name__)
@@ -132,23 +129,11 @@ class TableFrontierStore:
         """Take these partitions over: their rows, which nobody else can move from now on, compared with the group's commits."""
         group_commits = self.consumer_group.load_commits({place.topic for place in partitions}, partitions)
         rows = self._ask("taking the frontiers over", lambda session: self.take_over_rows(session, sorted(partitions)))
-        commits, to_commit_again = dict(group_commits), set[Place]()
-        for place, (next_offset, row) in rows.items():
-            in_database = Committed(next_offset, _decode(place, row))
-            in_group = group_commits.get(place)
-            if in_group is None:  # commits are deleted with their topic: the row's offset may be one of a deleted topic
-                in_database = Committed(-1, in_database.frontier)
-            elif place in partitions:
-                _check_not_set_back(place, in_database.frontier, in_group.frontier)
-            if in_group != in_database:
-                to_commit_again.add(place)
-            commits[place] = in_database
+        loaded = merge_group_commits(group_commits, {place: (next_offset, row.frontier) for place, (next_offset, row) in rows.items()}, partitions, IDENTITY)
         for place in partitions:
             self.rows.pop(place, None)
         self.rows |= {place: row for place, (_, row) in rows.items() if place in partitions}
-        for place in commits.keys() - rows.keys():  # of deleted tables, or of an earlier destination: they only show that there was a copy
-            commits[place] = Committed(-1, _without_topic_id(commits[place].frontier))
-        return LoadedFrontiers(commits, to_commit_again & set(partitions))
+        return loaded
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
         """The tables, which exist by now."""
@@ -273,23 +258,3 @@ def _check_last_row(place: Place, known: int, last: int) -> None:
                                    "Copy to a new destination.topic, or restore this one")
     if last < known:
         log.warning("%s: all rows were deleted; what was copied is not copied again", place)
-
-
-def _decode(place: Place, row: FrontierRow) -> Frontier:
-    try:
-        return frontiers.decode(row.frontier)
-    except ValueError as reason:
-        raise FrontierUnreadable(f"the frontier of {place} in the database is not one that this version of reo can read ({reason})") from None
-
-
-def _without_topic_id(frontier: Frontier) -> Frontier:
-    return replace(frontier, destination_topic_id="")
-
-
-def _check_not_set_back(place: Place, in_database: Frontier, in_group: Frontier) -> None:
-    """DestinationTruncated when the group's frontier is ahead: stage one would go on from there, and the records in between would be missing."""
-    if in_group.destination_topic_id == IDENTITY and in_group.rule.frontier > in_database.rule.frontier:
-        raise DestinationTruncated(
-            f"the database was set back: by the group's commit on {place} it had records up to source offset {in_group.rule.frontier}, now its frontier is at "
-            f"{in_database.rule.frontier}. If this database is the right one (restored from a backup, or a standby that lacked the newest transactions), stop "
-            "the service, delete the group (kafka-consumer-groups.sh --delete --group) and start again: the copy goes on from the database's frontier")

@@ -21,7 +21,8 @@ from common import positions, settings
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier, Link, RuleState
 from common.routes import Place
-from common.settings import FILE_VARIABLE, Settings
+from common.settings import Settings
+from common.settings_sources import FILE_VARIABLE
 from common.settings_table import BY_NAME
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from common import client_options, mirror_names
+from common.candidate_names import CANDIDATES_MAX
 from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, StageFailed, Stop
 from common.permissions import PARKED, PERMISSIONS
@@ -16,7 +17,11 @@ STOPS = "how-to/stops.md"
 
 def settings_table() -> str:
     """Every setting: reo's name, the environment's, those of others, default, meaning."""
-    rows = (f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |" for setting in SETTINGS)
+    rows = [f"| `{setting.name}` | {_names(setting)} | {_default(setting)} | {_meaning(setting)} |" for setting in SETTINGS if not setting.candidate]
+    last = max(number for number, row in enumerate(rows) if row.startswith("| `source."))
+    names = ", ".join(f"`{setting.name.split('.', 2)[2]}`" for setting in SETTINGS if setting.candidate == 1)
+    rows.insert(last + 1, f"| `source.1.…` to `source.{CANDIDATES_MAX}.…` | `REO_SOURCE_1_…` to `REO_SOURCE_{CANDIDATES_MAX}_…` |  | "
+                          f"Of one candidate alone, by its place in `source.bootstrap_servers`: {names}. What is not set is as for all of them. |")
     return "\n".join(["| setting | environment (other names: kafka-reo's, kafka-topic-mirror's) | default | meaning |", "|---|---|---|---|", *rows])
 
 

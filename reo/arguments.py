@@ -145,9 +145,19 @@ class ExamplesParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """As argparse, with a suggestion for a mistyped word. Before Python 3.12.8 the choices are in quotes."""
-        match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        suggestions = difflib.get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), 1) if match else []
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        option = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        known = re.findall(r"[\w-]+", choice[2]) if choice else sorted(self._list_options()) if option else []
+        suggestions = difflib.get_close_matches((choice or option or [""])[1], known, 1) if known else []
         super().error(message + (f". Did you mean {suggestions[0]!r}?" if suggestions else ""))
+
+    def _list_options(self) -> set[str]:
+        """The options of this command and of those below it."""
+        options = set(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                options = options.union(*(parser._list_options() for parser in action.choices.values()))
+        return options
 
     def format_help(self) -> str:
         """Examples, then usage and options."""
@@ -185,12 +195,16 @@ def build_parser() -> ExamplesParser:
     show = config.add_parser("show", help="print every setting in effect, and where its value comes from; secrets are hidden", examples=SHOW)
     relay = config.add_parser("import", help="print kaf-relay's configuration as a settings file of reo", examples=IMPORT)
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML files; several are merged in order, as kaf-relay does")
+    relay.add_argument("--mode", choices=("single", "failover"), default="",
+                       help="what kaf-relay is started with: the first source alone, or all of them (default: failover where there are several)")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
     translate = _add_offsets(commands)
     for command in (check, status, lag, verify, recover, inspect, topics, show, translate):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
     for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate):
-        command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
+        command.add_argument("--settings", action="append", metavar="FILE",
+                             help="settings file (TOML, YAML, JSON or INI); may be repeated: later files win, name by name")
+        command.add_argument("--mode", choices=("single", "failover"), help="source.mode: one source cluster, or any of several identical ones")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")
     setup = commands.add_parser("setup", help="fetch the jars of stage one; once, after an installation", examples=SETUP)

@@ -19,7 +19,7 @@ from common.settings import Settings
 from common.source_clusters import Cluster
 from deduplicator import compiled
 from reo import setup
-from reo.checks import clusters, findings, frontier, topic_settings, topics
+from reo.checks import clusters, filter_sql, findings, frontier, topic_settings, topics
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
@@ -40,6 +40,8 @@ class Check:
         """Run all checks in order."""
         self.findings.append(ok("settings", f"application {self.settings.application}: "
                                             f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.text('source.mode')}"))
+        self.findings += [warning("settings", line, "remove it, or set what the message names") for line in self.settings.list_warnings()]
+        self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination, "destination cluster")
         sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
                    for source in self.settings.sources]
@@ -64,8 +66,6 @@ class Check:
         self._add_findings("topic settings", lambda: topic_settings.check_topic_settings(state))
         if self._check_tables(database, state):
             self._add_findings("frontier", lambda: frontier.check_frontier(self.settings, state, database))
-        if self.settings.text("filter.sql"):
-            self.findings.append(ok("filter.sql", "Spark checks it when stage one starts: exit code 2 if it cannot be used"))
 
     def _check_cluster(self, cluster: Cluster, about: str) -> ClusterDescription | None:
         try:
@@ -91,8 +91,12 @@ class Check:
 
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""
-        if not tables.named(self.settings):
+        if not tables.is_outside_kafka(self.settings):
             return True
+        if not tables.named(self.settings):
+            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.text(tables.OWN)} stores",
+                                         "the start compares it with the last records of each partition"))
+            return False
         errors_before = findings.count_level(self.findings, "error")
         if database is not None:
             self._add_findings("tables", lambda: database.check_tables(state))

@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loaded = _load_settings(options)
     if isinstance(loaded, int):
         return loaded
-    if options.command == "run" or getattr(options, "watch", False):
-        return COMMANDS[options.command](loaded, options)
+    if options.command == "run":
+        return _run(loaded, options)
     was_interrupted = interrupt.install_handler(options.command)
     try:
         return COMMANDS[options.command](loaded, options)
@@ -124,7 +124,7 @@ def _executor(_: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from reo import config
 
-    return config.import_relay(options.files, options.with_secrets)
+    return config.import_relay(options.files, options.with_secrets, options.mode)
 
 
 def _setup(options: argparse.Namespace) -> int:
@@ -149,7 +149,7 @@ WITHOUT_SETTINGS: Mapping[str, Callable[[argparse.Namespace], int]] = {
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:
-    overrides = {**_topic_settings(options.topic or []), "stop_at_end": getattr(options, "stop_at_end", None)}
+    overrides = {**_topic_settings(options.topic or []), "stop_at_end": getattr(options, "stop_at_end", None), "source.mode": options.mode}
     try:
         return reo_settings.load(os.environ, options.settings, {name: text for name, text in overrides.items() if text is not None})
     except errors.SettingsInvalid as error:

@@ -38,6 +38,8 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
     if settings.source_topic:
         derived |= {"destination.topic": settings.destination_topic, "intermediate.topic": settings.intermediate_topic}
     for setting in SETTINGS:
+        if setting.candidate and not settings.values[setting.name]:
+            continue  # as for all candidates
         if setting.kind == "options":
             for option, text in sorted(settings.options(setting.name).items()):
                 name = f"{setting.name}.{option}"
@@ -60,7 +62,7 @@ def show_settings(settings: Settings, as_json: bool) -> int:
     return 0
 
 
-def import_relay(files: Sequence[str], with_secrets: bool) -> int:
+def import_relay(files: Sequence[str], with_secrets: bool, mode: str = "") -> int:
     """The sub-command: prints a settings file; keys without a counterpart go to standard error, and into the file as comments."""
     trees = []
     for file in files:
@@ -69,7 +71,7 @@ def import_relay(files: Sequence[str], with_secrets: bool) -> int:
         except (OSError, ValueError) as error:  # tomllib's and Unicode's errors are ValueErrors
             print(f"reo config import: {file}: {error}", file=sys.stderr)
             return SettingsInvalid.exit_code
-    imported = relay_import.import_settings(relay_import.merge_tables(trees), with_secrets)
+    imported = relay_import.import_settings(relay_import.merge_tables(trees), with_secrets, mode)
     _add_topics(imported)
     print(format_toml(imported))
     for key, why in imported.notes:
@@ -103,7 +105,7 @@ def format_toml(imported: ImportedSettings) -> str:
 
 def _split_name(name: str) -> tuple[str, str]:
     """The table of a dotted name, and the key in it: names of options and topics may have dots too."""
-    for table in (*client_options.GUARDED, "topics"):
+    for table in (*client_options.TABLES, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")
     return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]

@@ -7,6 +7,8 @@ is not ready, whatever its own gauge says; /metrics shows that too. `reo.service
 
 from __future__ import annotations
 
+import errno
+import logging
 import platform
 import struct
 import threading
@@ -27,6 +29,7 @@ from common.pulse import REASONS, Reason
 from deduplicator import hot_path
 from reo.version import VERSION
 
+log = logging.getLogger(__name__)
 SILENT_S = 60.0
 """A process whose last heartbeat is older than this hangs."""
 LATE_S = 15.0
@@ -130,9 +133,10 @@ def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str
     return Health(silent, not_ready)
 
 
-def start_server(address: str, port: int, folder: str, processes: Processes, describe: Describe) -> int:
-    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port. SettingsInvalid when the port
-    cannot be opened.
+def start_server(address: str, port: int, folder: str, processes: Processes, describe: Describe, any_port: bool = False) -> int:
+    """Serve on this address (empty: all addresses of the host) and port, in a thread, until the process ends; returns the port.
+
+    A port that is taken is SettingsInvalid; with `any_port` another one, that is free, takes its place.
     """
     registry = build_registry(folder)
     set_build_info()
@@ -156,6 +160,9 @@ def start_server(address: str, port: int, folder: str, processes: Processes, des
     try:
         server = make_server(address, port, app, ThreadingWSGIServer, SilentRequestHandler)
     except OSError as error:
+        if any_port and error.errno == errno.EADDRINUSE:
+            log.warning("metrics.port %d is taken: the metrics are on another port for as long as this copy lasts", port)
+            return start_server(address, 0, folder, processes, describe)
         raise SettingsInvalid(f"metrics.port {port}{f' of metrics.address {address}' if address else ''} cannot be opened ({error.strerror}): "
                               "set REO_METRICS_PORT to a free one") from None
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()

@@ -19,6 +19,7 @@ INTERRUPTED = 130
 """The exit code of a shell for a process that SIGINT has ended: 128 and the signal's number."""
 GRACE_S = 1.0
 _is_reported = threading.Event()
+_is_normal_end = threading.Event()
 
 
 def install_handler(command: str) -> Callable[[], bool]:
@@ -36,11 +37,18 @@ def install_handler(command: str) -> Callable[[], bool]:
     return lambda: bool(received)
 
 
-def report_interrupt(command: str) -> int:
+def set_normal_end() -> None:
+    """From now on Ctrl-C is how the user ends the command: exit code 0, without a message."""
+    _is_normal_end.set()
+
+
+def report_interrupt(command: str = "") -> int:
     """Print the message once; returns the exit code."""
+    if _is_normal_end.is_set():
+        return 0
     if not _is_reported.is_set():
         _is_reported.set()
-        print(f"reo {command}: interrupted", file=sys.stderr, flush=True)
+        print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
     return INTERRUPTED
 
 

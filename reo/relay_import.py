@@ -13,7 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+from common.candidate_names import CANDIDATES_MAX
+from common.settings_table import BY_NAME, Setting
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 UNITS_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
@@ -28,6 +32,14 @@ def parse_duration_ms(duration: object) -> int:
     if not parts or "".join(number + unit for number, unit in parts) != str(duration):
         raise ValueError(f"a duration like 100ms is expected, not {duration!r}")
     return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts))
+
+
+def _duration_in_range(setting: Setting, duration: object) -> int:
+    """In ms; ValueError for what the setting would not take."""
+    duration_ms = parse_duration_ms(duration)
+    if not setting.least <= duration_ms <= setting.most:
+        raise ValueError(f"from {setting.least} to {setting.most} ms is expected")
+    return duration_ms
 
 
 def merge_tables(trees: list[Tree]) -> Tree:
@@ -91,19 +103,25 @@ class Table:
             self.note(key, "unknown key of kaf-relay; it is not imported")
 
 
-def import_settings(tree: Tree, with_secrets: bool = False) -> ImportedSettings:
-    """The settings for what kaf-relay does with this configuration and `--mode single`, which uses the first source."""
+def import_settings(tree: Tree, with_secrets: bool = False, mode: str = "") -> ImportedSettings:
+    """The settings for what kaf-relay does with this configuration and this `--mode`; without one: `failover` where there are several sources."""
     into = ImportedSettings()
     top = Table(into, "", tree)
     _app(Table(into, "app", top.take("app")))
     into.topics = dict(_topics(into, top.take("topics")))
     sources = top.take("sources") or []
-    for number, source in enumerate(sources if isinstance(sources, list) else [sources]):
+    tables = [Table(into, f"sources[{number}]", source) for number, source in enumerate(sources if isinstance(sources, list) else [sources])]
+    failover = mode == "failover" or (not mode and len(tables) > 1)
+    if failover:
+        _candidates(into, tables, with_secrets, is_guessed=not mode)
+    for number, source in enumerate([] if failover else tables):
         if number == 0:
-            _source(Table(into, "sources[0]", source), with_secrets)
+            _source(source, "source", with_secrets)
+            source.drop("max_failovers", "there is nothing to fail over to with --mode single")
+            source.end()
         else:
-            into.note(f"sources[{number}]", "kaf-relay does not use it with --mode single; several identical sources are set up by hand")
-    _pool(Table(into, "source_pool", top.take("source_pool")))
+            into.note(source.path, "kaf-relay does not use it with --mode single")
+    _pool(Table(into, "source_pool", top.take("source_pool")), failover)
     _target(Table(into, "target", top.take("target")), with_secrets)
     _filters(into, top.take("filters"))
     top.end()
@@ -139,6 +157,7 @@ def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
     auth, tls = bool(table.take("enable_auth")), bool(table.take("enable_tls"))
     names = {"sasl_mechanism": "sasl_mechanism", "username": "sasl_username", "password": "sasl_password"}
     files = {"client_key_path": "ssl_key_file", "client_cert_path": "ssl_certificate_file", "ca_cert_path": "ssl_ca_file"}
+    variable = BY_NAME[f"{side}.sasl_password"].environment[0]
     access = {f"{side}.security_protocol": ("SASL_SSL" if tls else "SASL_PLAINTEXT") if auth else ("SSL" if tls else "PLAINTEXT")}
     for is_used, switch, keys in ((auth, "enable_auth", names), (tls, "enable_tls", files)):
         for key, setting in keys.items():
@@ -148,7 +167,7 @@ def _access(table: Table, side: str, secret: bool) -> dict[str, Any]:
             if not is_used:
                 table.note(key, f"{switch} is not set, so kaf-relay does not use it either")
             elif key == "password" and not secret:
-                table.note(key, f"secrets are not printed: set REO_{side.upper()}_SASL_PASSWORD, or name a file in REO_{side.upper()}_SASL_PASSWORD_FILE; "
+                table.note(key, f"secrets are not printed: set {variable}, or name a file in {variable}_FILE; "
                                 "or import with --with-secrets")
             elif key == "sasl_mechanism" and value not in MECHANISMS:
                 table.note(key, f"one of {', '.join(MECHANISMS)} is expected, not {value!r}")
@@ -162,24 +181,51 @@ def _servers(table: Table) -> str:
     return ",".join(map(str, servers if isinstance(servers, list) else [servers]))
 
 
-def _source(source: Table, secret: bool) -> None:
-    """The source cluster."""
-    source.into.values["source.bootstrap_servers"] = _servers(source)
-    source.into.values |= _access(source, "source", secret)
+def _candidates(into: ImportedSettings, sources: list[Table], secret: bool, is_guessed: bool) -> None:
+    """All sources, each with its own settings and nothing in common: what one does not have it must not take over from the first."""
+    if is_guessed:
+        into.note("sources", "kaf-relay copies from any of them with --mode failover, and from the first alone with --mode single: for that, import with "
+                             "--mode single")
+    addresses = []
+    for number, source in enumerate(sources, 1):
+        if number > CANDIDATES_MAX:
+            into.note(source.path, f"not imported: at most {CANDIDATES_MAX} candidates have settings of their own")
+            continue
+        addresses.append(_source(source, f"source.{number}", secret))
+        failovers = source.take("max_failovers")
+        if failovers is not None and number == 1:
+            into.values["source.max_failovers"] = failovers
+            source.note("max_failovers", f"{failovers}: counted for all candidates together, until the service ends")
+        elif failovers is not None:
+            source.note("max_failovers", "the first candidate's counts, for all together")
+        source.end()
+    into.values |= {"source.mode": "failover", "source.bootstrap_servers": ";".join(addresses)}
+
+
+def _source(source: Table, side: str, secret: bool) -> str:
+    """A source cluster, whose settings begin with `side`; returns its addresses."""
+    servers = _servers(source)
+    if side == "source":
+        source.into.values["source.bootstrap_servers"] = servers
+    source.into.values |= _access(source, side, secret)
     source.drop("name", "only a label")
     source.drop("session_timeout", "stage one reads the source without a consumer group")
     if source.take("enable_log"):
         source.note("enable_log", "for logs of the clients, set librdkafka's raw option debug")
-    source.put("max_wait_time", "source.consumer_options.fetch.max.wait.ms", parse_duration_ms)
-    source.drop("max_failovers", "there is nothing to fail over to with --mode single")
-    source.end()
+    source.put("max_wait_time", f"{side}.consumer_options.fetch.max.wait.ms", parse_duration_ms)
+    return servers
 
 
-def _pool(pool: Table) -> None:
+def _pool(pool: Table, failover: bool) -> None:
     pool.put("initial_offset", "source.start", lambda offset: OFFSETS[offset])
     if pool.take("backoff_enable") is False:
         pool.drop("backoff_min backoff_max", "backoff_enable is not set, so kaf-relay does not use it either")
-    pool.drop("healthcheck_interval offset_lag_threshold randomize_initial", "used only with --mode failover")
+    if failover:
+        for key in ("healthcheck_interval", "request_timeout", "backoff_min", "backoff_max"):
+            pool.put(key, f"source.{key}_ms", partial(_duration_in_range, BY_NAME[f"source.{key}_ms"]))
+        for key in ("offset_lag_threshold", "randomize_initial", "max_failovers"):
+            pool.put(key, f"source.{key}")
+    pool.drop("healthcheck_interval offset_lag_threshold randomize_initial max_failovers", "used only with --mode failover")
     pool.drop("request_timeout backoff_min backoff_max", "Kafka's own client retries when the source does not answer, and then a new run starts")
     retries = pool.take("max_retries")
     if retries not in (None, -1):
@@ -204,6 +250,7 @@ def _target(target: Table, secret: bool) -> None:
     if target.take("enable_log"):
         target.note("enable_log", "for logs of the clients, set librdkafka's raw option debug")
     target.drop("name", "only a label")
+    target.drop("max_wait_time max_failovers", "nothing is consumed from the target, and there is one")
     target.drop("max_message_bytes", "the topics' max.message.bytes decide")
     target.drop("batch_size flush_batch_size buffer_size", "the clients decide batches and buffers; see deduplicator.transaction_records and the raw options")
     target.drop("session_timeout request_timeout backoff_enable backoff_min backoff_max", "Kafka's own client retries within producer.delivery_timeout_ms")

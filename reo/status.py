@@ -22,7 +22,7 @@ from common import epochs, machine, permissions, source_candidates
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
-from reo import lag, output
+from reo import interrupt, lag, output
 from reo.output import align_columns
 from reo.snapshot import Inspector, Lag, Snapshot
 from replicator import source_selection
@@ -62,6 +62,8 @@ class Status(NamedTuple):
 
     def stage_two(self) -> str:
         """For people."""
+        if self.members.state == "dead":  # what Kafka calls a group that it does not know
+            return "does not run: its consumer group does not exist. Stage two never ran, or the group was deleted or has expired"
         if not self.members.partitions:
             return f"does not run: group has no members ({self.members.state})"
         members = ", ".join(f"{name} with {partitions} partitions" for name, partitions in sorted(self.members.partitions.items()))
@@ -167,14 +169,12 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
             machine.sleep(SNAPSHOT_INTERVAL_S)
             _show(settings, watcher.take_status(), as_json, screen)
             while repeat:
+                interrupt.set_normal_end()
                 machine.sleep(every_s)
                 _show(settings, watcher.take_status(), as_json, screen)
     except ReoError as error:
         print(f"reo status: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        if not watch:
-            raise
     return 0
 
 

@@ -97,7 +97,7 @@ class Supervisor:
             (self.folder / "metrics").mkdir()
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
             port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
-                                       self.processes, self.describe)
+                                       self.processes, self.describe, any_port=self.settings.stop_at_end)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
             watchdog_at = machine.monotonic() + WATCHDOG_INTERVAL_S
             while self.exit_code is None and not self.stopping():

@@ -111,8 +111,8 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
     console = Console(stderr=True)
     started_at, resume_file = machine.monotonic(), ResumeFile(resume)
     try:
-        if resume:
-            tables.refuse(settings, "reo verify --resume", "a table is read from its beginning")
+        if resume or not tables.named(settings):
+            tables.refuse(settings, "reo verify --resume" if resume else "reo verify", "a table is read from its beginning")
         resume_file.read()
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         verification = Verification(settings, resume_file)

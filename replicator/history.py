@@ -38,8 +38,11 @@ class LastCopied(NamedTuple):
     """No record was visible after the last record up to this source offset."""
 
 
-def check_history(settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, LastCopied]) -> None:
-    """By source partition; SourceTruncated with the first one that differs, ClusterUnreachable when it cannot be told now."""
+def check_history(settings: Settings, client: AdminClient, reader: Consumer, copied: Mapping[Place, LastCopied]) -> set[Place]:
+    """The source partitions whose last copied record is still there, the same one; the others no longer have theirs, legally.
+
+    SourceTruncated with the first partition that differs, ClusterUnreachable when it cannot be told now.
+    """
     offsets = {place: last.source_offset for place, (last, _) in copied.items()}
     records = positions.read_first_records(reader, offsets)
     _check_stable(settings, client, {place: offset for place, offset in offsets.items() if place not in records})
@@ -54,6 +57,7 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
             raise _lost_records(place, f"no record at offset {last.source_offset} any more, which was the last one copied")
     following = {place: max(last.source_offset + 1, begins.get(place, 0)) for place, (last, _) in copied.items()}
     _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to}, copied)
+    return set(copied) - missing
 
 
 def _check_nothing_follows(settings: Settings, reader: Consumer, begins: Mapping[Place, int], copied: Mapping[Place, LastCopied]) -> None:

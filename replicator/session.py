@@ -16,7 +16,6 @@ import logging
 import tempfile
 import threading
 from concurrent.futures import Future
-from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from pyspark.sql import SparkSession
 from common import client_options, spark_options
 from common.children import kill_children
 from common.errors import StageFailed
+from common.nearest import suggest
 from common.settings import Settings
 from replicator import jvm, memory, run, spark_master, sql_filter
 from replicator.run import Plan, Query
@@ -85,9 +85,7 @@ def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
         known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]
         for option in raw_options:
             if option not in known and option not in client_options.SPARKS_OWN:
-                near = get_close_matches(option, known, 1)
-                log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably has no effect", name, option,
-                            f" (did you mean {near[0]}?)" if near else "")
+                log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably has no effect", name, option, suggest(option, known))
 
 
 class Spark:

@@ -173,14 +173,14 @@ def _check_single_source(snapshot: SourceSnapshot, frontiers: Frontiers) -> None
     check_history(snapshot, frontiers)
 
 
-def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> None:
-    """SourceTruncated when this cluster does not have the last copied records."""
+def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[Place]:
+    """The source partitions that have their last copied record; SourceTruncated when this cluster has lost one."""
     copied = tail_comparison.list_last_copied(snapshot.sources, frontiers)
     if not copied:
-        return
+        return set()
     consumer = reader(snapshot.settings.source, snapshot.settings, **SINGLE_RECORD_FETCH)
     try:
-        history.check_history(snapshot.settings, admin(snapshot.settings.source, snapshot.settings), consumer, copied)
+        return history.check_history(snapshot.settings, admin(snapshot.settings.source, snapshot.settings), consumer, copied)
     finally:
         consumer.close()
 
@@ -220,6 +220,6 @@ def _check_copyable(snapshot: SourceSnapshot, prepared: SourceTopics, frontiers:
     if snapshot.sources != prepared:
         permissions.check_permissions(snapshot.settings, "run replicator")
         topics.prepare(snapshot.settings)
-    check_history(snapshot, frontiers)
-    compared = tail_comparison.compare_tails(snapshot, frontiers, on_progress)
+    same_last = check_history(snapshot, frontiers)
+    compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
     log.info("source candidate %s has the copy's last records (%d compared)", snapshot.settings.source.bootstrap_servers, compared)

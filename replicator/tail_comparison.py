@@ -4,6 +4,9 @@ The destination's last records up to the frontier are compared with the candidat
 TAIL_OFFSETS offsets of each partition: key, value, headers, timestamp. The copy's last record must be exactly at the frontier's offset, otherwise the candidate
 has other offsets. The frontier tells where the copy's last record is: `sent` visible records after `destination_known`.
 
+With a mapping, a filter, or several sources for one destination, the destination does not have the source's records in their order. Then the last copied record
+of each partition is compared, whose checksum the frontier has.
+
 A partition proves nothing when nothing of it was copied, or when one side has no records left. A topic is refused when records of it were written and no
 partition proves that it is the same.
 """
@@ -11,12 +14,12 @@ partition proves that it is the same.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer
 
-from common import positions, tables
+from common import filters, positions, tables
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
@@ -55,12 +58,22 @@ def list_last_copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier
             for _, place, frontier in match_routes(routes, frontiers) if (last := frontier.last_record)}
 
 
-def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier], on_progress: Callable[[], None]) -> int:
-    """The number of compared records; SourceRefused with the first difference, ClusterUnreachable when a cluster does not answer now."""
-    settings, rows = snapshot.settings, match_routes(snapshot.sources, frontiers)
+def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier], same_last: Container[Place], on_progress: Callable[[], None]) -> int:
+    """The number of compared records; SourceRefused with the first difference, ClusterUnreachable when a cluster does not answer now.
+
+    `same_last`: the source partitions whose last copied record is the candidate's (`replicator.history`). Where the destination's partition is not the copy of
+    one source partition, or lacks records as intended, that record alone is the proof.
+    """
+    settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
+    is_whole = not any(settings.text(name) for name in filters.SETTINGS)
+    rows = [row for row in every_row if is_whole and row[0].is_one_to_one]
+    compared, written = Counter[Route](), set()
+    for route, place, frontier in every_row:
+        if frontier.last_record and not (is_whole and route.is_one_to_one):
+            written.add(route)
+            compared[route] += place in same_last
     beginnings = positions.beginnings(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
     ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination, settings.source))
-    compared, written = Counter[Route](), set()
     try:
         for route, place, frontier in rows:
             on_progress()
@@ -77,8 +90,8 @@ def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier],
         theirs.close()
     for route in written:
         if not compared[route]:
-            raise SourceRefused(f"none of the last records of {route.destination_topic} is left on both sides: nothing shows that {route.source_topic} there "
-                                "is the topic that was copied")
+            raise SourceRefused(f"none of the last copied records of {route} is left to compare: nothing shows that {route.source_topic} there is the topic "
+                                "that was copied")
     return compared.total()
 
 

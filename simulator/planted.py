@@ -159,7 +159,8 @@ WRONGS = (
     Wrong("a lag is said to be none", "common.lag", "str(place.partition)).set(records)", "str(place.partition)).set(0)"),
     # stage one
     Wrong("a candidate's records are not compared", "replicator.source_selection",
-          "    check_history(snapshot, frontiers)\n    compared = tail_comparison.compare_tails(snapshot, frontiers, on_progress)\n", "    compared = 0\n"),
+          "    same_last = check_history(snapshot, frontiers)\n    compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)\n",
+          "    compared = 0\n"),
     Wrong("a drained run is done without asking", RUN, '("drained", "behind"): "planned"', '("drained", "behind"): "done"'),
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
     Wrong("a run begins one beyond", PLAN, "frontier.rule.frontier + 1 for", "frontier.rule.frontier + 2 for"),

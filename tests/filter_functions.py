@@ -45,6 +45,11 @@ def unmarked(record: SourceRecord) -> bool:
     return True
 
 
+def below(record: SourceRecord, limit: int) -> bool:
+    """Those with a lower number; `limit` comes from `filter.options`."""
+    return number(record.value) < limit
+
+
 def passing(records: list[Record]) -> list[Record]:
     """What `no_thirds` lets pass, in order."""
     return [record for record in records if number(record.value) % 3]

@@ -129,8 +129,8 @@ def test_contradictory_settings_are_refused(clusters: Clusters, topic: str, star
     """Settings that are legal alone and not together are one error that names both."""
     service = start(topic, intermediate_topic=topic, deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="5000")
     assert service.ends(STOP_S) == 2
-    for words in ("2 setting(s) are wrong", "intermediate.topic and destination.topic", "deduplicator.session_timeout_ms",
-                  "deduplicator.transaction_timeout_ms"):
+    for words in ("2 setting(s) are wrong", "REO_INTERMEDIATE_TOPIC and REO_DESTINATION_TOPIC", "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS",
+                  "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS"):
         assert words in service.log, service.log
 
 

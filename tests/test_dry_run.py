@@ -147,6 +147,15 @@ def test_each_error_before_a_copy(clusters: Clusters, topic: str, harm: Setup, e
     errors = [finding for finding in said["findings"] if finding["level"] == "error"]
     assert {(finding["error"], finding["exit_code"]) for finding in errors} == {(error, exit_code)}
     assert any(words in finding["seen"] for finding in errors)
+    assert all(finding["to_do"] for finding in errors)
+
+
+def test_a_mistyped_topic_is_guessed(clusters: Clusters, topic: str) -> None:
+    """The nearest of the topics that are there is named; what is like none of them is not guessed."""
+    clusters.source.create(f"{topic}-orders", 1)
+    said = reo(clusters, f"{topic}-ordres", "lag", exit_code=11).stderr
+    assert f"the source topic {topic}-ordres does not exist at {clusters.source.address} (did you mean {topic}-orders?). Create it, or correct" in said
+    assert "did you mean" not in reo(clusters, "q", "lag", exit_code=11).stderr
 
 
 def truncated(clusters: Clusters, topic: str) -> None:

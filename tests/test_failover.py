@@ -13,9 +13,11 @@ from confluent_kafka import TopicPartition
 
 from reo.demo.broker import Broker
 from tests.conftest import Start
+from tests.filter_functions import number, passing
 from tests.identical import PARTITIONS, QUICK, Candidates, addresses, feed, made, stand_still
 from tests.judge import Record, verdict
 from tests.kafka import COPY_S, ROOT, Cluster, Clusters, plain, spread, until
+from tests.merging import merged, several
 from tests.service import Service
 
 FAILOVER_S = 60
@@ -209,6 +211,32 @@ def test_other_records_are_a_named_stop_with_one_candidate(clusters: Clusters, c
     single = start(topic, "--stop-at-end", source_bootstrap_servers=two.address)
     assert single.ends() == 21, single.tail()
     assert clusters.destination.read(topic) == before == one.read(topic)
+
+
+@pytest.mark.long
+def test_failover_with_a_mapping_and_filters(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
+    """The destination has no partition that is a source partition's copy, so candidates are known by the last copied record of each partition.
+
+    The second candidate has another one in one partition: it is refused, and the third is copied from. What passes is there once, in its partition's order.
+    """
+    one, two, three = candidates
+    for candidate in candidates:
+        candidate.create(topic, PARTITIONS)
+    feed((one, three), topic, range(1000))
+    two.write(topic, [*spread(range(999), PARTITIONS), (999 % PARTITIONS, plain(7777))])
+    rules = {"filter_sql": "substring(cast(value as string), 10, 1) != '5'", "filter_function": "tests.filter_functions:no_thirds"}
+    def begin(*sources: Cluster) -> Service:
+        environment = several(Clusters(one, clusters.destination), f"reo-{topic}", f"{topic}={topic}:1", **rules, **QUICK)
+        return start(topic, "--stop-at-end", environment=environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": addresses(sources)})
+    first = begin(one)
+    assert first.ends() == 0, first.tail()
+    feed((two, three), topic, range(1000, 2000))
+    second = begin(two, three)
+    assert second.ends() == 0, second.tail()
+    assert f"source candidate {two.address} is refused: {topic}-1 has another record at offset" in second.log
+    passed = {partition: [record for record in passing(records) if number(record.value) % 10 != 5] for partition, records in three.read(topic).items()}
+    assert sum(map(len, passed.values())) > 1000
+    assert merged({topic: passed}, clusters.destination.read(topic), lambda *_: 1) == []
 
 
 def test_the_destination_is_no_candidate(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:

@@ -4,11 +4,15 @@ what does not never comes back.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from common.errors import SettingsInvalid
+from common.settings import load
 from tests.conftest import Start
 from tests.filter_functions import number, passing
 from tests.judge import Record, verdict
@@ -17,6 +21,7 @@ from tests.recovering import numbered
 from tests.service import Service, kill
 from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
 from tests.test_bad_input import stopped
+from tests.test_settings import GOOD
 
 RECORDS = 12_000
 PARTITIONS = 2
@@ -55,6 +60,48 @@ def differences(clusters: Clusters, topic: str, unlike: int = -1) -> list[str]:
     wanted = {partition: [record for record in passing(records) if number(record.value) % 50 != unlike]
               for partition, records in clusters.source.read(topic).items()}
     return verdict(wanted, clusters.destination.read(topic))
+
+
+def test_several_functions_with_options_all_have_to_agree(clusters: Clusters, topic: str, start: Start) -> None:
+    """The first leaves out one in three, the second all from a number on that it is told; what is left is copied, once."""
+    options = '{"tests.filter_functions:below": {"limit": 50}}'
+    service = begun(clusters, topic, start, filter_function="tests.filter_functions:no_thirds, tests.filter_functions:below", filter_options=options)
+    fed(clusters, topic, 100)
+    is_behind(clusters, service, 100, topic)
+    wanted = {partition: [record for record in passing(records) if number(record.value) < 50] for partition, records in clusters.source.read(topic).items()}
+    assert verdict(wanted, clusters.destination.read(topic)) == []
+    assert sum(map(len, wanted.values())) == 33
+    service.stop()
+
+
+TWO = {**GOOD, "REO_FILTER_FUNCTION": "tests.filter_functions:every,tests.filter_functions:below"}
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ("", "tests.filter_functions:below cannot be used: it does not take a record and these filter.options (none): missing a required argument: 'limit'"),
+    ('{"tests.filter_functions:below": {"limt": 1}}', "these filter.options (limt): "),
+    ('{"tests.filter_functions:below": 1}', "its filter.options are 1, and an object is expected"),
+    ('{"tests.filter_functions:none": {}}', "REO_FILTER_OPTIONS has 'tests.filter_functions:none', which is none of REO_FILTER_FUNCTION"),
+    ("[1]", "REO_FILTER_OPTIONS: a JSON object like"), ("limit=1", "REO_FILTER_OPTIONS: a JSON object like"),
+])
+def test_options_that_no_function_takes_are_refused(options: str, words: str) -> None:
+    """Before anything is copied, with the function and the reason."""
+    with pytest.raises(SettingsInvalid) as refused:
+        load(TWO | {"REO_FILTER_OPTIONS": options})
+    assert words.replace("filter.options", "REO_FILTER_OPTIONS") in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("reo.toml", '[filter.options."tests.filter_functions:below"]\nlimit = 5\n'),
+    ("reo.yaml", "filter:\n  options:\n    tests.filter_functions:below:\n      limit: 5\n"),
+    ("reo.ini", '[filter]\noptions = {"tests.filter_functions:below": {"limit": 5}}\n'),
+])
+def test_options_in_a_file(tmp_path: Path, name: str, text: str) -> None:
+    """As tables, or as JSON in INI, which has none; a child process gets the same."""
+    (tmp_path / name).write_text(text)
+    loaded = load(TWO, str(tmp_path / name))
+    assert json.loads(loaded.text("filter.options")) == {"tests.filter_functions:below": {"limit": 5}}
+    assert load(loaded.as_environment()).values == loaded.values
 
 
 def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topic: str, start: Start) -> None:

@@ -155,7 +155,7 @@ def slow(record: SourceRecord) -> bool:
 def test_a_function_that_hangs_is_named(park_failures: bool) -> None:
     """By the record; each record before it was a sign of life. A parked record is put aside, and the next is looked at."""
     alive: list[int] = []
-    record_filter = FunctionFilter("tests.test_livelock:slow", park_failures, CallLimit(lambda: alive.append(1), 0.2))
+    record_filter = FunctionFilter({"tests.test_livelock:slow": slow}, park_failures, CallLimit(lambda: alive.append(1), 0.2))
     records: list[Any] = [(None, b"%d" % number, None, 0) for number in range(4)]
     began = time.monotonic()
     if park_failures:

@@ -115,16 +115,16 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
 # Settings
 
 @pytest.mark.parametrize(("changes", "part"), [
-    ({"REO_DESTINATION_POSTGRESQL": "s3cret"}, "destination.postgresql: a connection string of libpq is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.filter_functions:none", "REO_FILTER_ON_ERROR": "park"}, "destination.postgresql and filter.on_error=park"),
-    ({"REO_SOURCE_MODE": "failover"}, "destination.postgresql and source.mode=failover"),
-    ({"REO_PROVENANCE_HEADER": "via"}, "destination.postgresql and provenance.header"),
-    ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "destination.zero_timestamp would not be used"),
+    ({"REO_DESTINATION_POSTGRESQL": "s3cret"}, "REO_DESTINATION_POSTGRESQL: a connection string of libpq is expected"),
+    ({"REO_FILTER_FUNCTION": "tests.filter_functions:none", "REO_FILTER_ON_ERROR": "park"}, "REO_DESTINATION_POSTGRESQL and REO_FILTER_ON_ERROR=park"),
+    ({"REO_SOURCE_MODE": "failover"}, "REO_DESTINATION_POSTGRESQL and REO_SOURCE_MODE=failover"),
+    ({"REO_PROVENANCE_HEADER": "via"}, "REO_DESTINATION_POSTGRESQL and REO_PROVENANCE_HEADER"),
+    ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "REO_DESTINATION_ZERO_TIMESTAMP would not be used"),
     ({"REO_DESTINATION_PRODUCER_OPTIONS_LINGER_MS": "9"}, "destination.producer_options would not be used"),
     ({"REO_DESTINATION_TOPIC": "x" * 64}, "is longer than 63 bytes"),
     ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table that has the frontiers"),
-    ({"REO_DESTINATION_POSTGRESQL_SCHEMA": ""}, "destination.postgresql_schema: a name of 1 to 63 bytes"),
-    *(({"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules}, "destination.postgresql and a mapping, or a destination of several sources")
+    ({"REO_DESTINATION_POSTGRESQL_SCHEMA": ""}, "REO_DESTINATION_POSTGRESQL_SCHEMA: a name of 1 to 63 bytes"),
+    *(({"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules}, "REO_DESTINATION_POSTGRESQL and a mapping, or a destination of several sources")
       for rules in ("a=b:key", "a=c,b=c", "^a.*=b")),
 ])
 def test_what_does_not_go_with_tables_is_refused(changes: dict[str, str], part: str) -> None:
@@ -137,7 +137,7 @@ def test_what_does_not_go_with_tables_is_refused(changes: dict[str, str], part: 
 
 def test_a_schema_without_a_database_is_refused() -> None:
     """It would not be used."""
-    with pytest.raises(SettingsInvalid, match=r"destination\.postgresql is not set"):
+    with pytest.raises(SettingsInvalid, match=r"REO_DESTINATION_POSTGRESQL is not set"):
         load(GOOD | {"REO_DESTINATION_POSTGRESQL_SCHEMA": "copies"})
 
 

@@ -82,7 +82,7 @@ def test_nobody_is_ready_before_its_process_was_started(monkeypatch: pytest.Monk
     """The port answers a moment before: each process that is to be started is waited for already, and is not called silent."""
     seen: list[list[tuple[str, str, float]]] = []
 
-    def serve(*asked: Any) -> int:
+    def serve(*asked: Any, **_: Any) -> int:
         seen.append(list(asked[3]()))
         raise InterruptedError
     monkeypatch.setattr(startup, "prepare_clusters", lambda *_: [])

@@ -118,7 +118,7 @@ def test_the_file_that_is_printed_is_read(capsys: pytest.CaptureFixture[str], tm
     """The settings do what kaf-relay did; the passwords come from elsewhere; every note is a comment in the file and a line for the operator."""
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
     (tmp_path / "relay.toml").write_text(FULL.replace('"CA"', f'"{tmp_path / "ca.pem"}"'))
-    file, notes = output(capsys, str(tmp_path / "relay.toml"))
+    file, notes = output(capsys, str(tmp_path / "relay.toml"), "--mode", "single")
     assert "s3cr3t" not in file + notes
     (tmp_path / "reo.toml").write_text(file)
     loaded = load({"REO_SOURCE_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"}, str(tmp_path / "reo.toml"))
@@ -127,11 +127,32 @@ def test_the_file_that_is_printed_is_read(capsys: pytest.CaptureFixture[str], tm
         "log.level": "WARNING", "log.format": "json",
         "metrics.address": "127.0.0.1", "metrics.port": 7081, "source.start": "latest",
         "source.security_protocol": "SASL_PLAINTEXT", "source.sasl_mechanism": "SCRAM-SHA-512", "source.sasl_username": "alice",
-        "source.consumer_options": {"fetch.max.wait.ms": "10"},
+        "source.consumer_options": {"fetch.max.wait.ms": "10"}, "source.mode": "single",
         "destination.security_protocol": "SASL_SSL", "destination.ssl_ca_file": str(tmp_path / "ca.pem"), "producer.linger_ms": 20,
         "producer.compression_type": "zstd"}
     assert {name: loaded.values[name] for name in expected} == expected
     assert [line.removeprefix("reo config import: ") for line in notes.splitlines()] == [line[2:] for line in file.splitlines() if line.startswith("# ")]
+
+
+def test_several_sources_are_candidates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With --mode failover, which is meant where there are several: all of the pool, and each source with what is its own and nothing of the first's."""
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----")
+    (tmp_path / "relay.toml").write_text(FULL.replace('"CA"', f'"{tmp_path / "ca.pem"}"'))
+    for mode in ((), ("--mode", "failover")):
+        file, notes = output(capsys, str(tmp_path / "relay.toml"), *mode)
+        assert "s3cr3t" not in file + notes
+        assert "REO_SOURCE_1_SASL_PASSWORD_FILE" in notes
+        assert ("import with --mode single" in notes) == (not mode)
+        (tmp_path / "reo.toml").write_text(file)
+        loaded = load({"REO_SOURCE_1_SASL_PASSWORD": "x", "REO_DESTINATION_SASL_PASSWORD": "y"}, str(tmp_path / "reo.toml"))
+        expected = {
+            "source.mode": "failover", "source.bootstrap_servers": "a:1,b:2;c:3", "source.healthcheck_interval_ms": 3000, "source.offset_lag_threshold": 1000,
+            "source.request_timeout_ms": 100, "source.backoff_min_ms": 2000, "source.backoff_max_ms": 90_000, "source.randomize_initial": True,
+            "source.max_failovers": 5, "source.start": "latest", "source.security_protocol": "PLAINTEXT", "source.1.sasl_username": "alice",
+            "source.1.consumer_options": {"fetch.max.wait.ms": "10"}, "source.2.sasl_username": ""}
+        assert {name: loaded.values[name] for name in expected} == expected
+        assert [cluster.security.security_protocol for cluster in loaded.sources] == ["SASL_PLAINTEXT", "PLAINTEXT"]
+        assert "sources[1].username: enable_auth is not set" in notes
 
 
 def test_several_topics_are_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -152,10 +173,11 @@ def test_no_key_is_dropped_unsaid() -> None:
     same_without: set[KeyPath] = {("sources", 0, "enable_tls"), ("sources", 0, "enable_log"), ("source_pool", "max_retries"), ("source_pool", "backoff_enable"),
                                   ("filters", "test", "path"), ("filters", "test", "config")}
     inside = {path for path in keys(tree()) if path[:2] == ("sources", 1)}
-    whole = import_settings(tree())
-    for path in keys(tree()) - same_without - inside:
-        without = import_settings(pruned(tree(), path))
-        assert (without.values, without.topics, without.notes) != (whole.values, whole.topics, whole.notes), path
+    for mode, ignored in (("single", same_without | inside), ("failover", same_without)):
+        whole = import_settings(tree(), mode=mode)
+        for path in keys(tree()) - ignored:
+            without = import_settings(pruned(tree(), path), mode=mode)
+            assert (without.values, without.topics, without.notes) != (whole.values, whole.topics, whole.notes), (mode, path)
 
 
 @pytest.mark.parametrize(("change", "key", "why"), [
@@ -174,7 +196,8 @@ def test_no_key_is_dropped_unsaid() -> None:
     ('[target]\nflush_frequency = "soon"', "target.flush_frequency", "no counterpart"),
     ("[filters.a]\nenabled = false", "filters.a", "is not enabled"),
     ("[filters.a]\nenabled = true", "filters.a", "a plug-in in Go cannot be loaded"),
-    ('[[sources]]\n[[sources]]\nservers = ["x:1"]', "sources[1]", "--mode single"),
+    ("[source_pool]\nrequest_timeout = '10ms'\n[[sources]]\n[[sources]]", "source_pool.request_timeout", "no counterpart in source.request_timeout_ms"),
+    ("[[sources]]\n" * 10, "sources[9]", "at most 9 candidates"),
     ('[target]\nenable_auth = true\nsasl_mechanism = "GSSAPI"', "target.sasl_mechanism", "one of PLAIN"),
     ('[target]\nenable_auth = true\npassword = "a"', "target.password", "REO_DESTINATION_SASL_PASSWORD_FILE"),
 ])

@@ -89,9 +89,9 @@ def test_topics_that_do_not_go_together_are_refused_when_they_are_there(text: st
 
 
 @pytest.mark.parametrize(("more", "part"), [
-    ({"REO_SOURCE_TOPIC": "x"}, "topics and source.topic contradict each other"),
-    ({"REO_INTERMEDIATE_TOPIC": "x", "REO_DESTINATION_TOPIC": "y"}, "topics and destination.topic, intermediate.topic contradict each other"),
-    ({"REO_APPLICATION": ""}, "application is missing"),
+    ({"REO_SOURCE_TOPIC": "x"}, "REO_TOPICS and REO_SOURCE_TOPIC contradict each other"),
+    ({"REO_INTERMEDIATE_TOPIC": "x", "REO_DESTINATION_TOPIC": "y"}, "REO_TOPICS and REO_DESTINATION_TOPIC, REO_INTERMEDIATE_TOPIC contradict each other"),
+    ({"REO_APPLICATION": ""}, "REO_APPLICATION is missing"),
 ])
 def test_the_two_forms_are_not_mixed(more: dict[str, str], part: str) -> None:
     """Several topics or one; and no group is guessed for several."""

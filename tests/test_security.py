@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,11 +141,27 @@ def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | N
     assert [word for word in words if word not in said] == [], said
 
 
+def test_each_candidate_is_entered_by_its_own_settings(stand: Stand, topic: str) -> None:
+    """One demands SCRAM, the other TLS: `reo check` reaches both, and a wrong password of the second is the second's alone."""
+    stand.source.cluster.create(topic, 1)
+    first, second = stand.way("SCRAM-SHA-256"), stand.way("PLAIN over TLS")
+    environment = stand.environment(topic, first) | {
+        "REO_SOURCE_BOOTSTRAP_SERVERS": f"{stand.source.at(first[0])};{stand.destination.at(second[0])}", "REO_CONNECT_TIMEOUT_S": "5",
+        **{f"REO_SOURCE_2_{name.upper()}": value for name, value in second[1].items()}}
+    def seen(**more: str) -> dict[str, str]:
+        found = json.loads(reo_with(environment | more, "check", "--mode", "failover", "--json", exit_code=None).stdout)["findings"]
+        return {finding["about"]: finding["level"] for finding in found if finding["seen"].endswith("brokers") or finding["level"] == "warning"}
+    candidates = [f"source candidate {stand.source.at(first[0])}", f"source candidate {stand.destination.at(second[0])}"]
+    assert {name: level for name, level in seen().items() if name in candidates} == dict.fromkeys(candidates, "ok")
+    wrong = seen(REO_SOURCE_2_SASL_PASSWORD=WRONG)
+    assert [wrong[name] for name in candidates] == ["ok", "warning"]
+
+
 @pytest.mark.parametrize(("given", "words"), [
-    ({"SECURITY_PROTOCOL": "SASL_SSL"}, ["sasl_mechanism is missing", "sasl_username is missing", "sasl_password is missing"]),
-    ({"SASL_USERNAME": "a"}, ["source.sasl_username would not be used: source.security_protocol is PLAINTEXT"]),
+    ({"SECURITY_PROTOCOL": "SASL_SSL"}, ["SASL_MECHANISM is missing", "SASL_USERNAME is missing", "SASL_PASSWORD is missing"]),
+    ({"SASL_USERNAME": "a"}, ["REO_SOURCE_SASL_USERNAME would not be used: REO_SOURCE_SECURITY_PROTOCOL is PLAINTEXT"]),
     ({"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}"}, ["belong together"]),
-    ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"}, ["source.ssl_ca_file: /nowhere.pem cannot be read: No such file"]),
+    ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "/nowhere.pem"}, ["REO_SOURCE_SSL_CA_FILE: /nowhere.pem cannot be read: No such file"]),
     ({"SECURITY_PROTOCOL": "SSL", "SSL_CA_FILE": "{key}"}, ["has no CERTIFICATE in PEM form"]),
     ({"SECURITY_PROTOCOL": "SSL", "SSL_CERTIFICATE_FILE": "{certificate}", "SSL_KEY_FILE": "{certificate}"},
      ["has no PRIVATE KEY in PEM form", "openssl pkcs8"]),
@@ -153,7 +170,7 @@ def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | N
     ({"SASL_PASSWORD_FILE": "/nowhere"}, ["REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"]),
     ({"SASL_PASSWORD": "one", "SASL_PASSWORD_FILE": "{secret}"}, ["name the same setting and contradict each other"]),
     ({"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "PLAIN", "SASL_USERNAME": "a", "SASL_PASSWORD": "b", "SASL_OAUTH_TOKEN_URL": "https://a"},
-     ["belongs to source.sasl_mechanism=OAUTHBEARER"]),
+     ["belongs to REO_SOURCE_SASL_MECHANISM=OAUTHBEARER"]),
 ])
 def test_contradictions_are_named(tmp_path: Path, given: Given, words: list[str]) -> None:
     """Before any client is made, all at once, and without the secrets."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,17 @@ def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: St
     assert second.ends() == 2
     assert "REO_METRICS_PORT" in second.log
     first.stop()
+
+
+def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: str, start: Start) -> None:
+    """With --stop-at-end the metrics go to another port where theirs is taken, which is said, and the copy ends as it should."""
+    clusters.source.create(topic, 1)
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        service = start(topic, "deduplicator", "--stop-at-end", metrics_port=str(port))
+        assert service.ends() == 0, service.tail()
+    assert f"metrics.port {port} is taken" in service.log
+    assert not service.errors
 
 
 @pytest.mark.parametrize("way", ["settings file", "kafka-reo's names"])

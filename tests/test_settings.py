@@ -13,7 +13,7 @@ from common.settings_table import BY_ENVIRONMENT, BY_NAME, SETTINGS
 GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"}
 
 
-def refused(environment: dict[str, str], file: str | None = None, arguments: dict[str, str] | None = None) -> str:
+def refused(environment: dict[str, str], file: str | list[str] | None = None, arguments: dict[str, str] | None = None) -> str:
     """The message of the refusal."""
     with pytest.raises(SettingsInvalid) as wrong:
         load(environment, file, arguments)
@@ -39,6 +39,39 @@ def test_every_wrong_setting_is_listed_at_once() -> None:
                  "REO_METRICS_PORT: a whole number from 0 to 65535", "REO_DEDUPLICATOR_WORKERS: a whole number from 1 to 64",
                  "REO_LOG_FORMAT: one of text, json", "REO_STOP_AT_END: true or false", "REO_SOURCE_START: earliest, latest, a timestamp"):
         assert part in message
+
+
+def test_each_error_has_the_users_own_spelling(tmp_path: Path) -> None:
+    """One phase: a value that cannot be read stands beside values that contradict each other, each under the name that gave it."""
+    file = tmp_path / "reo.toml"
+    file.write_text('metrics.port = "many"\n[destination]\nsasl_username = "a"\n')
+    given = {**GOOD, "REO_STOP_AT_END": "perhaps", "KAFKA_CLUSTERS_DESTINATION_TOPIC": "orders-proxy", "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": "orders-proxy",
+             "REO_SOURCE_BACKOFF_MIN_MS": "20000"}
+    message = refused(given, str(file))
+    assert message.splitlines() == [
+        "5 setting(s) are wrong:",
+        f"  {file}: metrics.port: a whole number from 0 to 65535 is expected, not 'many'",
+        "  REO_STOP_AT_END: true or false is expected, not 'perhaps'",
+        "  KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY and KAFKA_CLUSTERS_DESTINATION_TOPIC are both 'orders-proxy'",
+        "  destination.sasl_username would not be used: destination.security_protocol is PLAINTEXT",
+        "  REO_SOURCE_BACKOFF_MIN_MS is more than source.backoff_max_ms",
+    ]
+    assert "--topic: 'a b' is not a legal topic name" in refused({**GOOD, "REO_APPLICATION": "x"}, None, {"topics": "a b", "source.topic": ""})
+
+
+@pytest.mark.parametrize(("changes", "name"), [
+    ({"REO_SETTINGS_FILE": "/nowhere.toml"}, "/nowhere.toml: there is no such settings file"),
+    ({"REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL", "REO_SOURCE_SASL_MECHANISM": "PLAIN", "REO_SOURCE_SASL_USERNAME": "a",
+      "REO_SOURCE_SASL_PASSWORD_FILE": "/nowhere"}, "REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"),
+    ({"REO_SOURCE_SECURITY_PROTOCOL": "SSL", "REO_SOURCE_SSL_CA_FILE": "/nowhere"}, "REO_SOURCE_SSL_CA_FILE: /nowhere cannot be read"),
+    ({"REO_SOURCE_TOPIC": "a b"}, "REO_SOURCE_TOPIC: 'a b' is not a legal topic name"),
+    ({"REO_SOURCE_MODE": "fail", "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1"}, "REO_SOURCE_MODE: one of single, failover is expected"),
+])
+def test_one_mistake_is_one_error(changes: dict[str, str], name: str) -> None:
+    """What only follows from it is not listed: of a file that is missing, not all that may be in it."""
+    first, *others = refused((GOOD if "REO_SETTINGS_FILE" not in changes else {}) | changes).splitlines()
+    assert first == "1 setting(s) are wrong:"
+    assert [other[2:2 + len(name)] for other in others] == [name]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
@@ -98,28 +131,27 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
 
 
 @pytest.mark.parametrize(("changes", "part"), [
-    ({"REO_INTERMEDIATE_TOPIC": "orders"}, "intermediate.topic and destination.topic are both 'orders'"),
+    ({"REO_INTERMEDIATE_TOPIC": "orders"}, "REO_INTERMEDIATE_TOPIC and REO_DESTINATION_TOPIC are both 'orders'"),
     ({"REO_DESTINATION_BOOTSTRAP_SERVERS": "a:1", "REO_INTERMEDIATE_TOPIC": "orders", "REO_DESTINATION_TOPIC": "copy"},
-     "intermediate.topic and source.topic are both 'orders'"),
+     "REO_INTERMEDIATE_TOPIC and REO_SOURCE_TOPIC are both 'orders'"),
     ({"REO_SOURCE_TOPIC": "with space"}, "is not a legal topic name"),
     ({"REO_SOURCE_TOPIC": ".."}, "is not a legal topic name"),
     ({"REO_SOURCE_TOPIC": "x" * 250}, "is not a legal topic name"),
-    ({"REO_SOURCE_TOPIC": "x" * 249}, "intermediate.topic"),
-    ({"REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "20001"}, "is longer than deduplicator.transaction_timeout_ms"),
+    ({"REO_SOURCE_TOPIC": "x" * 249}, "REO_INTERMEDIATE_TOPIC"),
+    ({"REO_DEDUPLICATOR_SESSION_TIMEOUT_MS": "20001"}, "is longer than REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS"),
     ({"REO_PRODUCER_ACKS": "1"}, "one of all, -1 is expected"),
     ({"REO_SOURCE_TOPIC": ""}, "REO_SOURCE_TOPIC or KAFKA_CLUSTERS_SOURCE_TOPIC is missing"),
     ({"REO_SOURCE_BOOTSTRAP_SERVERS": ""}, "must not be empty"),
-    *(({"REO_REPLICATOR_MASTER": master}, "replicator.master: spark://host:port or k8s://https://host:port is expected")
+    *(({"REO_REPLICATOR_MASTER": master}, "REO_REPLICATOR_MASTER: spark://host:port or k8s://https://host:port is expected")
       for master in ("yarn", "local[4]", "spark://host", "k8s://host:6443", "k8s://")),
     ({"REO_REPLICATOR_MASTER": "k8s://https://host:6443"}, "replicator.spark_options: spark.kubernetes.container.image is missing"),
-    ({"REO_FILTER_FUNCTION": "no_such_thing"}, "filter.function: module:function is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.filter_functions:no_such_thing"}, "filter.function tests.filter_functions:no_such_thing cannot be used: AttributeError"),
+    ({"REO_FILTER_FUNCTION": "no_such_thing"}, "REO_FILTER_FUNCTION: module:function is expected"),
+    ({"REO_FILTER_FUNCTION": "tests.filter_functions:no_such_thing"}, "filter_functions:no_such_thing cannot be used: AttributeError"),
     ({"REO_FILTER_FUNCTION": "tests.filter_functions:__doc__"}, "it cannot be called"),
-    ({"REO_PROVENANCE_HEADER": "via", "REO_SOURCE_MODE": "failover"}, "provenance.header and source.mode=failover"),
-    ({"REO_PROVENANCE_HEADER": "__origin"}, "provenance.header may not begin with __"),
+    ({"REO_PROVENANCE_HEADER": "via", "REO_SOURCE_MODE": "failover"}, "REO_PROVENANCE_HEADER and REO_SOURCE_MODE=failover"),
+    ({"REO_PROVENANCE_HEADER": "__origin"}, "REO_PROVENANCE_HEADER may not begin with __"),
     ({"REO_REPLICATOR_MEMORY_MB": "511"}, "REO_REPLICATOR_MEMORY_MB: a whole number from 512"),
-    ({"REO_FILTER_ON_ERROR": "park"}, "there is no filter.function that could fail"),
-    ({"REO_FILTER_SQL": "partition = 0", "REO_SOURCE_MODE": "failover"}, "filter.sql and source.mode=failover"),
+    ({"REO_FILTER_ON_ERROR": "park"}, "there is no REO_FILTER_FUNCTION that could fail"),
 ])
 def test_what_contradicts_itself_is_refused(changes: dict[str, str], part: str) -> None:
     """Values that are right one by one and wrong together, and names that no broker would take."""
@@ -160,6 +192,30 @@ def test_later_sources_win(tmp_path: Path) -> None:
     loaded = load(environment, None, {"destination.topic": "from-arguments"})
     assert loaded.source.bootstrap_servers == "f:1"
     assert (loaded.source_topic, loaded.destination_topic) == ("from-environment", "from-arguments")
+
+
+def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
+    """Name by name, options and topics too, whether they are named by arguments or by the variable."""
+    files = [tmp_path / name for name in ("one.toml", "two.yaml")]
+    files[0].write_text(FORMS["reo.toml"] + '[source.consumer_options]\nclient.rack = "a"\nfetch.max.bytes = 7\n')
+    files[1].write_text('source:\n  topic: "other"\n  consumer_options:\n    client.rack: b\n')
+    for environment, arguments in (({"REO_SETTINGS_FILE": f"{files[0]}:{files[1]}"}, ()), ({}, list(map(str, files)))):
+        loaded = load(environment, arguments)
+        assert (loaded.source_topic, loaded.source.bootstrap_servers) == ("other", "f:1")
+        assert loaded.options("source.consumer_options") == {"client.rack": "b", "fetch.max.bytes": "7"}
+        assert loaded.given_by["source.topic"] == f"{files[1]}: source.topic"
+    first, second = refused({}, [str(files[0]), str(tmp_path / "three.toml")]).splitlines()
+    assert first == "1 setting(s) are wrong:"
+    assert second.startswith(f"  {tmp_path / 'three.toml'}: there is no such settings file, or it may not be read")
+
+
+def test_topics_of_several_files_are_all_copied(tmp_path: Path) -> None:
+    """Name by name, as all else: a later file changes the destination of one topic and adds another."""
+    files = [tmp_path / name for name in ("one.toml", "two.toml")]
+    files[0].write_text('application = "a"\n[topics]\norders = "orders"\ninvoices = "invoices"\n')
+    files[1].write_text('[topics]\ninvoices = "copy"\nlogs = "all:3"\n')
+    several = {name: value for name, value in GOOD.items() if name != "REO_SOURCE_TOPIC"}
+    assert load(several, list(map(str, files))).text("topics") == "orders=orders,invoices=copy,logs=all:3"
 
 
 def test_wrong_files_are_refused_together_with_what_else_is_wrong(tmp_path: Path) -> None:

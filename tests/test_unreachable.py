@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from common import kafka_clients
-from common.errors import ClusterUnreachable
+from common.errors import ClusterUnreachable, ReoError, Stop
 from common.settings import load
 from common.source_clusters import Cluster
 from reo.demo.broker import free_port
@@ -23,7 +24,7 @@ from tests.commands import reo_with
 from tests.kafka import ROOT
 from tests.test_settings import GOOD
 
-COMMANDS = ("check", "status", "lag", "verify", "recover", "inspect", "topics", "offsets translate --group g")
+COMMANDS = ("check", "status", "status --watch --json", "lag", "verify", "recover", "inspect", "topics", "offsets translate --group g")
 
 
 def given(source: str) -> dict[str, str]:
@@ -51,7 +52,7 @@ def test_a_port_where_nobody_listens_is_said() -> None:
 def test_what_is_no_address_is_refused_before_anything_is_tried(address: str) -> None:
     """Exit code 2, and the form that is expected."""
     said = reo_with(given(address), "lag", exit_code=2)
-    assert "source.bootstrap_servers: " in said.stderr + said.stdout
+    assert "REO_SOURCE_BOOTSTRAP_SERVERS: " in said.stderr + said.stdout
     assert "host:port is expected, with a port from 1 to 65535" in said.stderr + said.stdout
 
 
@@ -76,10 +77,56 @@ def test_ctrl_c_ends_a_command_that_waits(words: str, tmp_path: Path) -> None:
         assert said.read() == f"reo {words.split(maxsplit=1)[0]}: interrupted\n"
 
 
+def test_ctrl_c_while_the_command_is_imported(tmp_path: Path) -> None:
+    """It comes while a library is imported that takes long: the same end, before there is a command to name."""
+    (tmp_path / "dynaconf.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    said = reo_with(GOOD | {"PYTHONPATH": str(tmp_path)}, "lag", exit_code=130)
+    assert said.stderr == "reo: interrupted\n"
+
+
 def test_a_mistyped_command_is_guessed() -> None:
-    """And the version is said."""
+    """A command of a command and an option too; and the version is said."""
     assert "Did you mean 'verify'?" in reo_with(GOOD, "verfy", exit_code=2).stderr
+    assert "Did you mean 'translate'?" in reo_with(GOOD, "offsets", "translte", exit_code=2).stderr
+    assert "Did you mean '--max-seconds'?" in reo_with(GOOD, "lag", "--max-second-s", "6", exit_code=2).stderr
     assert reo_with(GOOD, "--version").stdout == f"reo {VERSION}\n"
+
+
+def test_kaf_relays_form_of_a_topic_is_answered_with_ours() -> None:
+    """It has a colon where reo has an equals sign, and the colon is the partition's here."""
+    said = reo_with(GOOD | {"REO_APPLICATION": "a"}, "lag", "--topic", "orders:copy", exit_code=2).stderr
+    (line,) = said.splitlines()[1:]
+    assert line == ("  --topic: 'orders:copy' is not a legal topic name (letters, digits, dot, underscore, hyphen; at most 249). "
+                    "To copy orders to copy, write orders=copy")
+
+
+@pytest.mark.parametrize(("condition", "words"), [
+    ("value >", "Spark refuses 'value >': [PARSE_SYNTAX_ERROR] Syntax error at or near end of input"),
+    pytest.param("rand() > 0.5", "'rand() > 0.5' can give different results for the same record", marks=pytest.mark.long),
+    pytest.param("nobody = 1", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]", marks=pytest.mark.long),
+    pytest.param("partition = 1", "", marks=pytest.mark.long),
+])
+def test_a_condition_that_spark_refuses_is_found_by_check(condition: str, words: str) -> None:
+    """Without a cluster: with Spark's own words, what to do, and the exit code that the service would end with."""
+    environment = given("127.0.0.1:1") | {"REO_FILTER_SQL": condition, "REO_REPLICATOR_MASTER": "spark://nobody:7077"}
+    found = json.loads(reo_with(environment, "check", "--json", exit_code=2 if words else 10).stdout)["findings"]
+    finding, = [finding for finding in found if finding["about"] == "filter.sql"]
+    if not words:
+        assert (finding["level"], finding["seen"]) == ("ok", "Spark takes the condition")
+        return
+    assert words in finding["seen"]
+    assert (finding["error"], finding["exit_code"], finding["to_do"]) == ("SettingsInvalid", 2, "Correct filter.sql")
+
+
+def test_every_error_of_check_says_what_to_do() -> None:
+    """Also as JSON, each for itself; a message of its own ends with it."""
+    said = json.loads(reo_with(given("no-such-host.invalid:9092"), "check", "--json", exit_code=10).stdout)["findings"]
+    assert {finding["about"]: finding["to_do"] for finding in said if finding["level"] == "error"} == {
+        "source cluster": "Correct the host in source.bootstrap_servers, or make its name known here (DNS)",
+        "destination cluster": "Nothing listens there: start the broker, or correct the port in destination.bootstrap_servers"}
+    assert all(finding["seen"].endswith(finding["to_do"]) for finding in said if finding["level"] == "error")
+    of_kinds = [kind.default_to_do for kind in Stop.__subclasses__()]
+    assert len(set(of_kinds) - {ReoError.default_to_do}) == len(of_kinds), "each kind of stop has its own"
 
 
 def test_make_setup_leaves_the_command(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "error": "bold r
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result for one subject; only errors have `exit_code` and `error`."""
+    """The result for one subject; only errors have `exit_code` and `error`, and all but `ok` have `to_do`."""
 
     level: Level
     about: str
@@ -48,8 +48,8 @@ def warning(about: str, seen: str, to_do: str) -> Finding:
 
 
 def failed(about: str, error: ReoError) -> Finding:
-    """The service would end with this error; its message says what to do."""
-    return Finding("error", about, str(error), "", error.exit_code, type(error).__name__)
+    """The service would end with this error."""
+    return Finding("error", about, str(error), error.to_do, error.exit_code, type(error).__name__)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
@@ -72,7 +72,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print a line for each, below it what to do, and then the verdict; with colours only on a terminal."""
     for finding in findings:
         line = Text.assemble((f"{finding.level:<8}", STYLES[finding.level]), f"{finding.about}: {finding.seen}")
-        if finding.to_do:
+        if finding.level == "warning":  # the message of an error says it itself
             line.append(f"\n{'':<8}→ {finding.to_do}")
         console.print(line, soft_wrap=True, highlight=False)
     errors, warnings = count_level(findings, "error"), count_level(findings, "warning")

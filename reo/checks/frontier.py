@@ -116,8 +116,8 @@ def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers:
             if isinstance(candidate, ReoError):
                 raise candidate
             source_selection.check_offsets(candidate, frontiers)
-            source_selection.check_history(candidate, frontiers)
-            yield ok(about, f"has the copy's last records ({tail_comparison.compare_tails(candidate, frontiers, lambda: None)} compared)")
+            same_last = source_selection.check_history(candidate, frontiers)
+            yield ok(about, f"has the copy's last records ({tail_comparison.compare_tails(candidate, frontiers, same_last, lambda: None)} compared)")
         except ReoError as error:
             is_final = isinstance(error, Stop) and not isinstance(error, ClusterUnreachable)
             refused += is_final

@@ -34,7 +34,7 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
     """All checks, route by route."""
     for route in state.sources:
         yield from _check_sizes(state, route)
-        if not tables.named(state.settings):
+        if not tables.is_outside_kafka(state.settings):
             yield from _check_retention(state, route)
             yield from _check_timestamps(state, route)
     for name in dict.fromkeys(name for route in state.sources for name in (route.destination_topic, route.intermediate_topic) if name in state.existing):
@@ -56,7 +56,7 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
         yield warning(about, f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to {topic_config.limit(copy)}: a larger record "
                       "stops the copy (exit code 27)", f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply` does")
     elif not errors:
-        yield ok(about, f"up to {limit} bytes, which {'both' if tables.named(state.settings) else 'all three'} topics take")
+        yield ok(about, f"up to {limit} bytes, which {'both' if tables.is_outside_kafka(state.settings) else 'all three'} topics take")
     for table, option in PRODUCERS:
         value = state.settings.options(table).get(option, "")
         if value.isdigit() and int(value) < limit:

@@ -82,7 +82,7 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         except ReoError as error:
             yield failed(f"topic {name}", error)
             continue
-        if not tables.named(state.settings):
+        if not tables.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
             intermediate = topics.new_intermediate(state.settings, route, source, state.entries_of_source(source.name))

@@ -1,0 +1,119 @@
+"""SIGTERM ends the service within ten seconds with exit code 0, whatever it waits for: a connection, a cluster, a commit, a rebalance.
+
+While Spark starts, and in the middle of the work: `tests/test_faults.py`. Here one broker is both clusters, and a proxy before
+it keeps the answer that the service waits for.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+
+from faults.proxied import proxied
+from faults.proxy import Proxy
+from faults.rule import EVERY
+from tests.kafka import ROOT, Cluster, Clusters, spread, until
+from tests.recovering import numbered
+from tests.service import Service, settings
+from tests.stage_one import feed, frontiers_are_made, wrapped
+
+STOP_S = 10
+RECORDS = 20
+QUICK = {"deduplicator_transaction_timeout_ms": "6000", "deduplicator_session_timeout_ms": "6000"}
+
+
+class Begin(Protocol):
+    """Starts a service that copies a new topic of the broker to another one through the proxy."""
+
+    def __call__(self, *arguments: str, **more: str) -> Service:
+        """Keyword arguments are settings."""
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
+    """One broker and the proxy in front of it."""
+    broker, proxy = proxied(tmp_path_factory.mktemp("sigterm") / "broker", ROOT / "jars" / "broker")
+    with proxy:
+        try:
+            yield Cluster(broker.start().wait()), proxy
+        finally:
+            broker.kill()
+
+
+@pytest.fixture
+def proxy(both: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
+    """The proxy; no fault outlives its test."""
+    proxy = both[1]
+    yield proxy
+    for rule in proxy.rules:
+        rule.release()
+    proxy.rules.clear()
+    proxy.half_open = False
+
+
+@pytest.fixture
+def begin(both: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
+    """The source topic has one partition; what still lives at the end of the test is killed."""
+    cluster, proxy = both
+    started: list[Service] = []
+
+    def start(*arguments: str, **more: str) -> Service:
+        through = {"destination_topic": f"{topic}-copy", "destination_bootstrap_servers": proxy.address, **QUICK, **more}
+        service = Service(tmp_path_factory.mktemp("service") / "tmp", settings(Clusters(cluster, cluster), topic, through), arguments)
+        started.append(service)
+        return service.start()
+
+    cluster.create(topic, 1)
+    yield start
+    for service in started:
+        service.kill_all()
+        print(service.tail())
+
+
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_while_it_connects(begin: Begin, side: str) -> None:
+    """A cluster takes the connection and says nothing; the start would wait a minute for it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        service = begin(**{f"{side}_bootstrap_servers": f"127.0.0.1:{silent.getsockname()[1]}"}, connect_timeout_s="60")
+        connection, _ = silent.accept()
+        assert service.stop() <= STOP_S
+        connection.close()
+
+
+def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:
+    """A running service whose destination keeps its connections and no longer answers."""
+    service = begin("deduplicator")
+    frontiers_are_made(service, 1)
+    proxy.half_open = True
+    until(lambda: "waits for an answer of the destination cluster" in service.ask("/readyz")[1], "it waits", 40)
+    assert service.stop() <= STOP_S
+
+
+def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Proxy, topic: str) -> None:
+    """The request that ends the transaction has not arrived. Whether it still does is nobody's to know: the next start copies what is missing, once."""
+    clusters, copy = Clusters(both[0], both[0]), f"{topic}-copy"
+    service = begin("deduplicator")
+    frontiers_are_made(service, 1)
+    written = spread(range(RECORDS), 1)
+    both[0].write(topic, written)
+    held = proxy.rule("hold", "EndTxn", topic, times=EVERY)
+    feed(clusters, topic, copy, wrapped(clusters, topic, numbered(written)))
+    assert held.hit.wait(STOP_S * 2), service.tail()
+    assert service.stop() <= STOP_S
+    held.release()
+    again = begin("deduplicator")
+    until(lambda: both[0].written(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
+    again.stop()
+
+
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
+def test_while_the_group_rebalances(begin: Begin, proxy: Proxy, topic: str, api: str) -> None:
+    """The group's coordinator has not answered the request of a new member."""
+    held = proxy.rule("hold", api, topic, times=EVERY)
+    service = begin("deduplicator")
+    assert held.hit.wait(STOP_S * 6), service.tail()
+    assert service.stop() <= STOP_S
+
