@@ -59,13 +59,15 @@ class Permission:
     why: str
 
     def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
-        """The names of the resource in one service; for a topic, one for each route. `group` is the one on the command line."""
+        """The names of the resource in one service; for a topic, one for each route. `group` is the one on the command line, if any."""
         if self.named_by == PARKED and settings.text("filter.on_error") != "park":
             return []
         field = {"source.topic": "source_topic", "destination.topic": "destination_topic", "intermediate.topic": "intermediate_topic",
                  PARKED: "parked_topic"}.get(self.named_by)
         if field:
             return list(dict.fromkeys(str(getattr(route, field)) for route in routes))
+        if self.named_by == "--group" and not group:
+            return []
         return [{"application": settings.application, "application-": f"{settings.application}-", "--group": group}[self.named_by]]
 
 

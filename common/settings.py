@@ -20,7 +20,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common import client_options, filters, mirror_names, points, rules, settings_file, source_clusters, spark_options, start_at, tables
+from common import client_options, filters, migration, mirror_names, points, rules, settings_file, source_clusters, spark_options, start_at, tables
 from common.errors import SettingsInvalid
 from common.routes import Route
 from common.security import Security
@@ -278,6 +278,7 @@ def _contradictions(settings: Settings) -> Iterable[str]:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error")}, settings.failover)
     yield from tables.validation_errors(settings)
+    yield from migration.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

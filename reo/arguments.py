@@ -26,6 +26,7 @@ ALL = """examples:
   reo topics                     compare the topics' configurations with the source's; --apply changes them
   reo config show                print every setting in effect, and where its value comes from
   reo offsets translate --group G   at which destination offset group G continues; --apply commits it
+  reo offsets sync --groups '.*'    keep the offsets of all groups translated at the destination
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
   reo COMMAND --help             examples of one command
 """
@@ -96,6 +97,16 @@ SHOW = """examples:
 """
 IMPORT = """examples:
   reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys without a counterpart go to standard error
+"""
+SYNC = """examples:
+  reo offsets sync --groups 'shop-.*'    translate the offsets of these groups and commit them at the destination, once
+  reo offsets sync --groups '.*' --interval 10   again every ten seconds, until Ctrl-C (exit code 130)
+  reo offsets sync --groups '.*' --json          one object; with --interval one per line
+
+As `offsets translate --apply`, for each group of the source whose whole name matches. A group with members at the destination is left alone, and
+no group is moved back there. A partition where the group has read what is not copied yet keeps its offset until a later round. Exit code 0: all is
+translated; 32: a partition has no exact place at the destination (yet, or any more); 30: the copy differs; 28: offsets are pending; 12: an ACL is missing.
+The service does the same with the setting offsets.sync_groups.
 """
 OFFSETS = """examples:
   reo offsets translate --group billing           per partition: billing's offset at the source, and the same position at the destination
@@ -169,10 +180,10 @@ def build_parser() -> ExamplesParser:
     relay = config.add_parser("import", help="print kaf-relay's configuration as a settings file of reo", examples=IMPORT)
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML files; several are merged in order, as kaf-relay does")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
-    translate = _add_offsets(commands)
-    for command in (check, status, lag, verify, recover, inspect, topics, show, translate):
+    translate, sync = _add_offsets(commands)
+    for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate):
+    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate, sync):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")
@@ -184,15 +195,25 @@ def build_parser() -> ExamplesParser:
     return top
 
 
-def _add_offsets(commands: argparse._SubParsersAction[ExamplesParser]) -> ExamplesParser:
-    offsets = commands.add_parser("offsets", help="move a consumer group from the source to the destination", examples=OFFSETS).add_subparsers(
-        dest="offsets", required=True, metavar="COMMAND")
-    translate: ExamplesParser = offsets.add_parser("translate", help="at which destination offset the group continues; changes nothing without --apply",
-                                                   examples=OFFSETS)
+def _add_offsets(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[ExamplesParser, ExamplesParser]:
+    offsets = commands.add_parser("offsets", help="move consumer groups from the source to the destination",
+                                  examples=OFFSETS + SYNC.removeprefix("examples:\n")).add_subparsers(dest="offsets", required=True, metavar="COMMAND")
+    translate = offsets.add_parser("translate", help="at which destination offset the group continues; changes nothing without --apply", examples=OFFSETS)
     translate.add_argument("--group", required=True, help="the consumer group; it has the same name on both clusters")
     translate.add_argument("--apply", action="store_true", help="commit the offsets at the destination; the group must have no members there, and is never "
                                                                 "moved back")
-    return translate
+    sync = offsets.add_parser("sync", help="keep the offsets of groups translated and committed at the destination", examples=SYNC)
+    sync.add_argument("--groups", metavar="REGEX", type=_parse_pattern, help="the groups; the whole name has to match (default: offsets.sync_groups)")
+    sync.add_argument("--interval", metavar="SECONDS", type=_parse_seconds, help="again and again, after so many seconds, until it is interrupted")
+    return translate, sync
+
+
+def _parse_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as reason:
+        raise argparse.ArgumentTypeError(f"a regular expression is expected, not {text!r}: {reason}") from None
+    return text
 
 
 def _parse_count(text: str) -> int:

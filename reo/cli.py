@@ -103,8 +103,10 @@ def _config(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _offsets(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import offsets
+    from reo import offsets, offsets_sync
 
+    if options.offsets == "sync":
+        return offsets_sync.command(settings, options.groups, options.interval, options.json)
     return offsets.command(settings, options.group, options.apply, options.json)
 
 

@@ -63,7 +63,10 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
     settings = source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, *(permissions.OF_STAGE[stage] for stage in stages))
+    commands = [permissions.OF_STAGE[stage] for stage in stages]
+    if "deduplicator" in stages and settings.text("offsets.sync_groups"):
+        commands.append("offsets translate --apply")
+    permissions.check_permissions(settings, *commands)
     if "deduplicator" in stages and tables.named(settings):
         from common import postgresql
 

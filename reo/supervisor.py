@@ -26,7 +26,7 @@ from common.children import die_with_parent
 from common.errors import ClusterUnreachable, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import events, health, startup
+from reo import events, health, offsets_sync, startup
 from reo.drain import Drain
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ OUTPUT_TIMEOUT_S = 1.0
 WATCHDOG_INTERVAL_S = 5.0
 OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
 """A cluster that does not answer at the start of the service means a wrong address; later it means an outage, and a restart waits for it."""
+MODULES = {offsets_sync.STAGE: "reo.offsets_sync"}
+"""What runs a child that is not a package of its own."""
 PACKAGES = Path(__file__).parent.parent
 
 
@@ -88,6 +90,8 @@ class Supervisor:
             drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
             (self.folder / "metrics").mkdir()
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
+            if "deduplicator" in self.stages and self.settings.text("offsets.sync_groups"):
+                self.children.append(Child(offsets_sync.STAGE, 0))
             port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
                                        self.processes)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
@@ -107,8 +111,8 @@ class Supervisor:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def processes(self) -> Iterable[tuple[str, str, float]]:
-        """The processes that should run, for `reo.health`."""
-        return [(child.stage, str(child.worker), child.started) for child in self.children]
+        """The processes of the stages that should run, for `reo.health`."""
+        return [(child.stage, str(child.worker), child.started) for child in self.children if child.stage in self.stages]
 
     def _count_workers(self, stage: str) -> int:
         return self.settings.number("deduplicator.workers") if stage == "deduplicator" else 1
@@ -126,7 +130,7 @@ class Supervisor:
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
         child.process = None
-        if ends_service(code, self.settings.stop_at_end):
+        if child.stage in self.stages and ends_service(code, self.settings.stop_at_end):
             if code:
                 log.error("%s ended with exit code %d, which a restart cannot repair: the service ends", child.name, code)
             else:
@@ -146,7 +150,8 @@ class Supervisor:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
         }
         as_json = self.settings.text("log.format") == "json"
-        child.process = subprocess.Popen([sys.executable, "-m", child.stage, str(child.worker)], env=environment, stdin=subprocess.DEVNULL,
+        command = [sys.executable, "-m", MODULES.get(child.stage, child.stage), str(child.worker)]
+        child.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
         if child.process.stdout:
             self.output_threads.append(events.forward_output(child.process.stdout, child.stage))
