@@ -27,6 +27,7 @@ ALL = """examples:
   reo config show                print every setting in effect, and where its value comes from
   reo offsets translate --group G   at which destination offset group G continues; --apply commits it
   reo offsets sync --groups '.*'    keep the offsets of all groups translated at the destination
+  reo cutover plan               what it takes to move the topics now; cutover run moves them with their consumer groups
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
   reo COMMAND --help             examples of one command
 """
@@ -118,6 +119,27 @@ compared record by record. The service may run. Exit code 0: all partitions with
 any more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending. Then nothing is committed.
 A route with a mapping, or with several source topics, has no such positions (31).
 """
+CUTOVER_PLAN = """examples:
+  reo cutover plan                        who writes and reads the topics, how far the copy is, and what `cutover run` would do
+  reo cutover plan --topic orders --groups 'shop-.*' --json
+
+It looks twice, three seconds apart, and changes nothing. Exit code 0: the clusters could be read, whatever the state is.
+"""
+CUTOVER_RUN = """examples:
+  reo cutover run                         wait for producers, copy, consumers and service to be done, verify, translate all groups
+  reo cutover run --fence                 deny everybody to write to the topics at the source (an ACL), instead of waiting only
+  reo cutover run --resume verified.json  compare from where `reo verify --resume verified.json` stood
+  reo cutover run --dry-run               as `cutover plan`
+
+May be interrupted or killed anywhere, and run again: it finds what is done. It does not stop the service: it says when to, and waits. Exit code 0: the
+topics have moved; 38: a step is not possible, or the producers wrote again; 30: the copy differs; 32, 33: a group cannot be translated, or is busy;
+130: Ctrl-C.
+"""
+CUTOVER_BACK = """examples:
+  reo cutover back                        take the fence of `cutover run --fence` away: producers may write at the source again
+
+As long as nothing was written or processed at the destination, everything goes on at the source as before. Start the service again if it was stopped.
+"""
 EXECUTOR = """examples:
   reo executor                   in a pod, with the environment that Spark gives its executors on Kubernetes; never by hand
 
@@ -181,9 +203,10 @@ def build_parser() -> ExamplesParser:
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML files; several are merged in order, as kaf-relay does")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
     translate, sync = _add_offsets(commands)
-    for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync):
+    plan, cutover, back = _add_cutover(commands)
+    for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate, sync):
+    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, back):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")
@@ -206,6 +229,22 @@ def _add_offsets(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[
     sync.add_argument("--groups", metavar="REGEX", type=_parse_pattern, help="the groups; the whole name has to match (default: offsets.sync_groups)")
     sync.add_argument("--interval", metavar="SECONDS", type=_parse_seconds, help="again and again, after so many seconds, until it is interrupted")
     return translate, sync
+
+
+def _add_cutover(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[ExamplesParser, ExamplesParser, ExamplesParser]:
+    words = commands.add_parser("cutover", help="move topics and their consumer groups to the destination",
+                                examples=CUTOVER_PLAN + CUTOVER_RUN.removeprefix("examples:\n")).add_subparsers(dest="what", required=True, metavar="WHAT")
+    plan = words.add_parser("plan", help="what it takes to move the topics now; changes nothing", examples=CUTOVER_PLAN)
+    run = words.add_parser("run", help="move the topics: wait until all is copied, verify, translate the groups' offsets", examples=CUTOVER_RUN)
+    for command in (plan, run):
+        command.add_argument("--groups", metavar="REGEX", type=_parse_pattern, default=".*", help="the groups that move; the whole name has to match "
+                                                                                                  "(default: all that read the topics)")
+        command.add_argument("--quiet", metavar="SECONDS", type=_parse_seconds, default=10.0, help="producers have stopped when nothing was written for so "
+                                                                                                   "long (default 10)")
+        command.add_argument("--resume", metavar="FILE", help="as in reo verify: continue the comparison that this file describes")
+    run.add_argument("--fence", action="store_true", help="deny everybody to write to the topics at the source, by an ACL")
+    run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
+    return plan, run, words.add_parser("back", help="take the fence away", examples=CUTOVER_BACK)
 
 
 def _parse_pattern(text: str) -> str:

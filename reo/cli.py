@@ -110,9 +110,19 @@ def _offsets(settings: Settings, options: argparse.Namespace) -> int:
     return offsets.command(settings, options.group, options.apply, options.json)
 
 
+def _cutover(settings: Settings, options: argparse.Namespace) -> int:
+    from reo import cutover
+
+    if options.what == "back":
+        return cutover.back_command(settings)
+    if options.what == "plan" or options.dry_run:
+        return cutover.plan_command(settings, options.groups, options.quiet, options.resume, options.json)
+    return cutover.run_command(settings, options.groups, options.quiet, options.resume, options.fence, options.json)
+
+
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
-    "config": _config, "offsets": _offsets}
+    "config": _config, "offsets": _offsets, "cutover": _cutover}
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from common.errors import ClusterUnreachable, GroupBusy, HangingTransaction
@@ -36,6 +36,16 @@ class ForeignGroup:
                     raise KafkaException(answer.error)
             return {Place(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
         return self._retry("reading", fetch)
+
+    def list_readers(self, topics: Container[str]) -> list[str] | None:
+        """The members that have partitions of these topics, by client id and host; None while the group is rebalancing."""
+        def describe() -> Any:
+            return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
+        found = self._retry("asking for members and", describe)
+        if found.members and found.state != ConsumerGroupState.STABLE:
+            return None
+        return sorted(f"{member.client_id} on {member.host}" for member in found.members
+                      if member.assignment and any(place.topic in topics for place in member.assignment.topic_partitions))
 
     def has_members(self) -> bool:
         """Whether a consumer lives in the group."""
