@@ -29,7 +29,7 @@
         ├── FilterFailed           35   `filter.function` or `filter.sql` cannot decide a record
         ├── LagsBehind             36   `reo lag` found more than it was told to allow
         ├── NothingCompared        37   `reo verify` had no record to compare
-        └── CutoverRefused         38   a step of `reo cutover` is not possible
+        └── MoveRefused            38   a step of `reo cutover` or `reo acls` is not possible
 
 A message says what happened, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
@@ -223,7 +223,7 @@ class NothingCompared(Stop):
     exit_code = 37
 
 
-class CutoverRefused(Stop):
-    """A step of `reo cutover` is not possible, or what an earlier step found does not hold any more."""
+class MoveRefused(Stop):
+    """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not hold any more."""
 
     exit_code = 38

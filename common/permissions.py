@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import source_candidates, tables, topics
+from common import migration, source_candidates, tables, topics
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster
 from common.routes import SAME, Route
@@ -45,6 +45,16 @@ ONLY_OF_TOPICS = ("destination.topic", "application-")
 REFUSED = "AUTHORIZATION_FAILED"
 TRANSACTIONAL_ID = f"TRANSACTIONAL_ID_{REFUSED}"
 FLAGS = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--resource-pattern-type prefixed --transactional-id"}
+
+
+def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
+    """What a service with these stages does: the stages, and beside stage two what the settings ask for."""
+    stages = list(stages)
+    beside: list[Command] = []
+    if "deduplicator" in stages:
+        beside += ["offsets translate --apply"] if settings.text(migration.GROUPS) else []
+        beside += ["topics --apply"] if migration.synced_configs(settings) else []
+    return [*(OF_STAGE[stage] for stage in stages), *beside]
 
 
 @dataclass(frozen=True, slots=True)

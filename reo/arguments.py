@@ -84,6 +84,8 @@ TOPICS = """examples:
   reo topics                     where the destination's topic configurations differ from the source's
   reo topics --apply             change them, also while the service runs
   reo topics --json
+
+The setting topics.sync names configurations that are always as at the source: the service changes them at each start.
 """
 INSPECT = """examples:
   reo inspect                    the last ten records of each partition of the intermediate topics: source offset, epoch, batch and sequence

@@ -25,7 +25,7 @@ from typing import TypeVar
 import orjson
 
 from common import machine, permissions, positions, source_candidates, tables, topics
-from common.errors import CopyDiffers, CutoverRefused, GroupBusy, NothingCompared, ReoError
+from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
@@ -77,7 +77,7 @@ class Cutover:
         self.check_ends(ends)
         self.check_groups(ends, rows)
         if self.view.is_copying(snapshot):
-            raise CutoverRefused("the service was started again, before the topics had moved: stop it, and run the command again")
+            raise MoveRefused("the service was started again, before the topics had moved: stop it, and run the command again")
         return rows
 
     def wait_for_producers(self) -> Ends:
@@ -168,10 +168,10 @@ class Cutover:
         return rows
 
     def check_ends(self, ends: Ends) -> None:
-        """CutoverRefused when somebody has written since step 1."""
+        """MoveRefused when somebody has written since step 1."""
         written = self._find_written(ends)
         if written:
-            raise CutoverRefused(f"records were written to {', '.join(map(str, written))} at the source after its producers had stopped. Nothing is lost: "
+            raise MoveRefused(f"records were written to {', '.join(map(str, written))} at the source after its producers had stopped. Nothing is lost: "
                                  "they are at the source. Start the service if it is stopped, stop the producers (or deny them with --fence), then run the "
                                  "command again before anything starts at the destination")
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from common import machine
-from common.errors import CutoverRefused
+from common.errors import MoveRefused
 from common.group import Members
 from common.routes import Place
 from common.settings import Settings
@@ -66,10 +66,10 @@ class CutoverView:
         self.fence = Fence(settings.source, self.source_admin)
 
     def take_snapshot(self) -> Snapshot:
-        """The partitions; CutoverRefused when there are none."""
+        """The partitions; MoveRefused when there are none."""
         snapshot = self.inspector.take_snapshot()
         if not snapshot.sources:
-            raise CutoverRefused("no source topic matches what is to be moved. Correct source.topic, topics or --topic")
+            raise MoveRefused("no source topic matches what is to be moved. Correct source.topic, topics or --topic")
         return snapshot
 
     def find_groups(self, ends: Mapping[Place, int]) -> list[MovingGroup]:

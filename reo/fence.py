@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 
 from common import machine
-from common.errors import AccessRefused, ClusterUnreachable, CutoverRefused
+from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.source_clusters import Cluster
 
@@ -30,7 +30,7 @@ class Fence:
         self.client = client
 
     def find_fenced(self, topics: Iterable[str]) -> list[str]:
-        """Which of these topics are fenced; CutoverRefused when the cluster has no authorizer."""
+        """Which of these topics are fenced; MoveRefused when the cluster has no authorizer."""
         fence_of_any = AclBindingFilter(  # None: of any name
             ResourceType.TOPIC, None, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)  # type: ignore[arg-type]
         acls = self._ask("reading", lambda: self.client.describe_acls(fence_of_any, request_timeout=REQUEST_TIMEOUT_S).result())
@@ -70,7 +70,7 @@ class Fence:
                 return ask()
             except KafkaException as failed:
                 if failed.args[0].code() == KafkaError.SECURITY_DISABLED:
-                    raise CutoverRefused(f"the {self.cluster.name} cluster has no authorizer (authorizer.class.name), so nobody can be denied to write. Stop "
+                    raise MoveRefused(f"the {self.cluster.name} cluster has no authorizer (authorizer.class.name), so nobody can be denied to write. Stop "
                                          "the producers, and run the command without --fence") from None
                 raise
         try:

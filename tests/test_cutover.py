@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from common import settings as reo_settings
-from common.errors import CopyDiffers, CutoverRefused, GroupBusy, OffsetUntranslatable
+from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
 from common.routes import Place
 from reo.cutover import Cutover
 from reo.cutover_plan import CutoverView, Plan
@@ -123,7 +123,7 @@ def test_what_is_written_after_the_producers_have_stopped_is_noticed(clusters: C
     """The run ends with an error before anything is translated; the next one finds that nothing is left, and moves the group."""
     group = f"{copied}-written"
     commit(clusters.source, copied, group, {0: 3, 1: 3})
-    with pytest.raises(CutoverRefused, match=f"records were written to {copied}-0 at the source after its producers had stopped"):
+    with pytest.raises(MoveRefused, match=f"records were written to {copied}-0 at the source after its producers had stopped"):
         run(clusters, copied, group, "5 the service", lambda: aborted(clusters, copied))
     assert committed(clusters.destination, copied, group) == {}
     assert [line[0] for line in run(clusters, copied, group)] == list("123456")
