@@ -27,6 +27,7 @@ ALL = """examples:
   reo config show                print every setting in effect, and where its value comes from
   reo offsets translate --group G   at which destination offset group G continues; --apply commits it
   reo offsets sync --groups '.*'    keep the offsets of all groups translated at the destination
+  reo acls                       the topics' ACLs on both clusters; --apply copies them
   reo cutover plan               what it takes to move the topics now; cutover run moves them with their consumer groups
   reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
   reo COMMAND --help             examples of one command
@@ -121,6 +122,14 @@ compared record by record. The service may run. Exit code 0: all partitions with
 any more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending. Then nothing is committed.
 A route with a mapping, or with several source topics, has no such positions (31).
 """
+ACLS = """examples:
+  reo acls                       the ACLs of the copied topics at the source and at the destination, and which would be created
+  reo acls --apply               create them at the destination: every DENY first, then who may read
+  reo acls --apply --with-write   also who may write, for the move itself
+  reo acls --json
+
+Nobody is allowed more at the destination than at the source. Needs Describe on both clusters, and Alter on the destination with --apply.
+"""
 CUTOVER_PLAN = """examples:
   reo cutover plan                        who writes and reads the topics, how far the copy is, and what `cutover run` would do
   reo cutover plan --topic orders --groups 'shop-.*' --json
@@ -130,7 +139,7 @@ It looks twice, three seconds apart, and changes nothing. Exit code 0: the clust
 CUTOVER_RUN = """examples:
   reo cutover run                         wait for producers, copy, consumers and service to be done, verify, translate all groups
   reo cutover run --fence                 deny everybody to write to the topics at the source (an ACL), instead of waiting only
-  reo cutover run --resume verified.json  compare from where `reo verify --resume verified.json` stood
+  reo cutover run --resume verified.json   compare from where `reo verify --resume verified.json` stood
   reo cutover run --dry-run               as `cutover plan`
 
 May be interrupted or killed anywhere, and run again: it finds what is done. It does not stop the service: it says when to, and waits. Exit code 0: the
@@ -205,10 +214,13 @@ def build_parser() -> ExamplesParser:
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML files; several are merged in order, as kaf-relay does")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
     translate, sync = _add_offsets(commands)
+    acls = commands.add_parser("acls", help="show the topics' ACLs on both clusters; copy them with --apply", examples=ACLS)
+    acls.add_argument("--apply", action="store_true", help="create what the destination lacks")
+    acls.add_argument("--with-write", action="store_true", help="also ALLOWs of operations that change a topic: another writer breaks a copy that goes on")
     plan, cutover, back = _add_cutover(commands)
-    for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover):
+    for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, acls):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, back):
+    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, back, acls):
         command.add_argument("--settings", metavar="FILE", help="settings file (TOML, YAML, JSON or INI)")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")

@@ -110,6 +110,12 @@ def _offsets(settings: Settings, options: argparse.Namespace) -> int:
     return offsets.command(settings, options.group, options.apply, options.json)
 
 
+def _acls(settings: Settings, options: argparse.Namespace) -> int:
+    from reo import acls
+
+    return acls.command(settings, options.apply, options.with_write, options.json)
+
+
 def _cutover(settings: Settings, options: argparse.Namespace) -> int:
     from reo import cutover
 
@@ -122,7 +128,7 @@ def _cutover(settings: Settings, options: argparse.Namespace) -> int:
 
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
-    "config": _config, "offsets": _offsets, "cutover": _cutover}
+    "config": _config, "offsets": _offsets, "cutover": _cutover, "acls": _acls}
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:

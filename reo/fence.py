@@ -7,75 +7,37 @@ else here, so the ACL itself tells that it is the fence: nothing is stored about
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient
 
-from common import machine
-from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
-from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
+from common.errors import MoveRefused
 from common.source_clusters import Cluster
+from reo.acl_client import AclClient, topic_acl
 
-Result = TypeVar("Result")
-PAUSE_S = 0.1
+
+def fence_acl(topic: str) -> AclBinding:
+    """The ACL that is the fence of a topic."""
+    return topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
 
 
 class Fence:
-    """The ACLs of the topics to fence, on one cluster."""
+    """The fences of topics, on one cluster."""
 
     def __init__(self, cluster: Cluster, client: AdminClient) -> None:
-        self.cluster = cluster
-        self.client = client
+        self.acls = AclClient(cluster, client)
 
     def find_fenced(self, topics: Iterable[str]) -> list[str]:
-        """Which of these topics are fenced; MoveRefused when the cluster has no authorizer."""
-        fence_of_any = AclBindingFilter(  # None: of any name
-            ResourceType.TOPIC, None, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)  # type: ignore[arg-type]
-        acls = self._ask("reading", lambda: self.client.describe_acls(fence_of_any, request_timeout=REQUEST_TIMEOUT_S).result())
-        fenced = {acl.name for acl in acls}
-        return [topic for topic in topics if topic in fenced]
+        """Which of these topics are fenced."""
+        return [topic for topic in topics if fence_acl(topic) in self.acls.describe(topic)]
 
     def add(self, topics: Iterable[str]) -> None:
-        """Fence these topics; returns when the cluster says that they are. One that is fenced already stays so."""
-        wanted = list(topics)
-        acls = [AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
-                for topic in wanted]
-        for future in self.client.create_acls(acls, request_timeout=REQUEST_TIMEOUT_S).values():
-            self._ask("creating", future.result)
-        self._wait(lambda: self.find_fenced(wanted) == wanted)
+        """Fence these topics. One that is fenced already stays so."""
+        try:
+            self.acls.create([fence_acl(topic) for topic in topics])
+        except MoveRefused as no_authorizer:
+            raise MoveRefused(f"{no_authorizer}. Stop the producers, and run the command without --fence") from None
 
     def remove(self, topics: Iterable[str]) -> None:
-        """Take the fence of these topics away; returns when the cluster says that it is gone."""
-        wanted = list(topics)
-        filters = [AclBindingFilter(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
-                   for topic in wanted]
-        for future in self.client.delete_acls(filters, request_timeout=REQUEST_TIMEOUT_S).values() if filters else ():
-            self._ask("deleting", future.result)
-        self._wait(lambda: not self.find_fenced(wanted))
-
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        """The controller has answered; the broker that is asked hears of it a moment later."""
-        deadline = machine.monotonic() + REQUEST_TIMEOUT_S
-        while not condition():
-            if machine.monotonic() > deadline:
-                raise ClusterUnreachable(f"the {self.cluster.name} cluster has taken the ACLs {REQUEST_TIMEOUT_S:.0f} s ago, and the broker that is asked "
-                                         "does not have them yet. Run the command again")
-            machine.sleep(PAUSE_S)
-
-    def _ask(self, action: str, ask: Callable[[], Result]) -> Result:
-        def ask_cluster() -> Result:
-            try:
-                return ask()
-            except KafkaException as failed:
-                if failed.args[0].code() == KafkaError.SECURITY_DISABLED:
-                    raise MoveRefused(f"the {self.cluster.name} cluster has no authorizer (authorizer.class.name), so nobody can be denied to write. Stop "
-                                         "the producers, and run the command without --fence") from None
-                raise
-        try:
-            return ask_with_retries(f"{action} ACLs of the {self.cluster.name} cluster", REQUEST_TIMEOUT_S, ask_cluster)
-        except AccessRefused as refused:
-            principal = self.cluster.security.sasl_username or "…"
-            raise AccessRefused(f"{refused}. A fence needs Alter on the cluster: kafka-acls.sh --bootstrap-server {self.cluster.bootstrap_servers} --add "
-                                f"--allow-principal User:{principal} --operation Alter --cluster", names_what_to_grant=True) from None
+        """Take the fence of these topics away."""
+        self.acls.delete([fence_acl(topic) for topic in topics])
