@@ -19,9 +19,11 @@ from subprocess import DEVNULL, Popen
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from common.children import die_with_parent
+from common.frontier import decode
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters
-from tests.stage_one import feed, now_epoch, wrapped
+from tests.recovering import commits
+from tests.stage_one import feed, wrapped
 
 PAUSE_S = 0.02
 _stop = threading.Event()
@@ -77,7 +79,11 @@ def lines_by_partition(file: Path) -> dict[int, list[str]]:
 
 @contextmanager
 def relayed(shared: Clusters, topic: str) -> Iterator[None]:
-    """A stage one of one line that goes on: what the source shows is wrapped and written to the intermediate topic, until the end of the block."""
+    """A stage one of one line that goes on: what the source shows is wrapped and written to the intermediate topic, until the end of the block.
+
+    The frontiers have to be there: its epoch is above theirs.
+    """
+    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in commits(shared.destination, topic).values())
     clusters = Clusters(shared.source.for_another_thread(), shared.destination.for_another_thread())
     stopping = threading.Event()
     errors: list[BaseException] = []
@@ -87,7 +93,7 @@ def relayed(shared: Clusters, topic: str) -> Iterator[None]:
                              "enable.auto.commit": False})
         partitions = clusters.source.partitions(topic)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        epoch, sequences = now_epoch(), dict.fromkeys(range(partitions), 0)
+        sequences = dict.fromkeys(range(partitions), 0)
         while not stopping.is_set():
             records = []
             for message in consumer.consume(1000, 0.1):

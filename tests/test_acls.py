@@ -68,8 +68,8 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
     source, destination = stand
     reads, writes, fence = topic_acl(topic, "User:shop", "*", READ, ALLOW), topic_acl(topic, "User:shop", "10.0.0.1", WRITE, ALLOW), fence_acl(topic)
     by_prefix = matching(topic[:-2], "User:prefix", READ, ALLOW, ResourcePatternType.PREFIXED)
-    everywhere = matching("*", "User:mallory", READ, DENY, ResourcePatternType.LITERAL)
-    source.allow([reads, writes, fence, by_prefix, everywhere])
+    denied_by_prefix = matching(topic[:-1], "User:mallory", READ, DENY, ResourcePatternType.PREFIXED)
+    source.allow([reads, writes, fence, by_prefix, denied_by_prefix])
     own = topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
     destination.allow([own])
     rows = {(row["principal"], row["operation"], row["permission"]): (row["created_as"], row["why"])
@@ -94,7 +94,6 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
     assert "there is nothing to create" in reo(clusters, topic, "acls", "--apply").stdout
     assert "1 ACLs created" in reo(clusters, topic, "acls", "--apply", "--with-write").stdout
     assert acls_of(destination, topic) == {own, denied, reads, writes}
-    source.forbid(everywhere)
 
 
 def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) -> None:
