@@ -29,6 +29,7 @@ from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, 
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
+from reo.comparable import select_comparable
 from reo.cutover_plan import CutoverView, MovingGroup, Plan, make_plan
 from reo.fence import Fence
 from reo.foreign_group import ForeignGroup
@@ -61,6 +62,8 @@ class Cutover:
     def run(self, with_fence: bool) -> dict[str, list[TranslatedPartition]]:
         """All steps; returns the committed rows by group."""
         started = self.view.take_snapshot()
+        for reason in select_comparable(self.settings, started.sources)[1]:
+            raise reason
         if with_fence:
             names = sorted({row.source.topic for row in started.partitions})
             self.view.fence.add(names)
@@ -120,8 +123,6 @@ class Cutover:
         before = sum(pair.comparison.equal for pair in verification.pairs)
         results = verification.run()
         verdict = Verdict(results, verification.not_comparable, (), before, machine.monotonic() - started_at)
-        for reason in verification.not_comparable:
-            raise reason
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records

@@ -39,9 +39,9 @@ class ForeignGroup:
 
     def list_readers(self, topics: Container[str]) -> list[str] | None:
         """The members that have partitions of these topics, by client id and host; None while the group is rebalancing."""
-        def describe() -> Any:
-            return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
-        found = self._retry("asking for members and", describe)
+        found = self._retry("asking for members and", self._describe)
+        if found is None:
+            return ["members whose topics this principal may not describe"]
         if found.members and found.state != ConsumerGroupState.STABLE:
             return None
         return sorted(f"{member.client_id} on {member.host}" for member in found.members
@@ -49,9 +49,17 @@ class ForeignGroup:
 
     def has_members(self) -> bool:
         """Whether a consumer lives in the group."""
-        def describe() -> bool:
-            return bool(self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name].result().members)
-        return self._retry("asking for members and", describe)
+        found = self._retry("asking for members and", self._describe)
+        return found is None or bool(found.members)
+
+    def _describe(self) -> Any:
+        """The group; None when it has members that subscribe to topics which this principal may not describe (KIP-848)."""
+        try:
+            return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return None
 
     def commit_forward(self, offsets: Mapping[Place, int]) -> None:
         """Commit those offsets that are ahead of the committed ones, in one request; GroupBusy when the group has members.

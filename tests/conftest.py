@@ -27,10 +27,13 @@ SHORT_QUOTAS = {"quota.window.num": "3"}
 
 
 LONGEST_FIRST = (
-    "test_failover", "test_recover", "test_older_kafka", "test_permissions", "test_bad_input", "test_security", "test_mapping", "test_throttling",
-    "test_offsets", "test_crash_points", "test_faults", "test_postgresql_check", "test_filter_sql", "test_status", "test_follow", "test_dry_run", "test_start",
-    "test_comparison", "test_many_topics", "test_postgresql", "test_header_names", "test_hanging", "test_service", "test_postgresql_mirror",
-    "test_postgresql_copy", "test_filter_function", "test_history", "test_spark_cluster", "test_client_options", "test_verify", "test_late_endtxn")
+    "test_failover", "test_recover", "test_cutover", "test_older_kafka", "test_permissions",
+    "test_bad_input", "test_security", "test_mapping", "test_throttling", "test_offsets",
+    "test_offsets_sync", "test_crash_points", "test_faults", "test_postgresql_check",
+    "test_filter_sql", "test_status", "test_follow", "test_dry_run", "test_start",
+    "test_comparison", "test_many_topics", "test_postgresql", "test_header_names", "test_hanging",
+    "test_service", "test_postgresql_mirror", "test_postgresql_copy", "test_filter_function",
+    "test_history", "test_spark_cluster", "test_client_options", "test_verify", "test_late_endtxn")
 """What `make test` says at its end took most: begun last, one of these would be waited for alone."""
 
 

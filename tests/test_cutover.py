@@ -141,6 +141,29 @@ def test_what_a_group_reads_after_its_consumers_have_stopped_is_noticed(clusters
     assert committed(clusters.destination, copied, group)[0] > before[0]
 
 
+def test_a_group_that_has_moved_already_is_left_alone(clusters: Clusters, copied: str) -> None:
+    """It is active at the destination where it was translated to: a run goes through. When it has read on at the source, that is an error."""
+    group = f"{copied}-moved"
+    commit(clusters.source, copied, group, {0: 3})
+    run(clusters, copied, group)
+    moved = committed(clusters.destination, copied, group)
+    consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([copied])
+    until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "it is a member")
+    run(clusters, copied, group)
+    commit(clusters.source, copied, group, {0: 5})
+    with pytest.raises(GroupBusy, match="has not read there what it has read at the source"):
+        run(clusters, copied, group)
+    consumer.close()
+    assert committed(clusters.destination, copied, group) == moved
+
+
+def test_what_cannot_be_compared_does_not_move(clusters: Clusters, copied: str) -> None:
+    """A copy with a mapping: refused before anything is waited for."""
+    mapped = {"source_topic": "", "topics": f"{copied}={copied}:0", "application": f"reo-{copied}"}
+    assert "with the mapping 0" in reo(clusters, copied, "cutover", "run", exit_code=31, **mapped).stderr
+
+
 def test_all_groups_move_or_none(clusters: Clusters, copied: str) -> None:
     """One group has no place at the destination: nothing is committed for the other one either, and the message says how to move without it."""
     commit(clusters.source, copied, f"{copied}-all-a", {0: 3})

@@ -141,8 +141,7 @@ def copy_by_mirrormaker(walk: Walk) -> None:
         rival.kill()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("copied", [copy_like_mirrormaker, pytest.param(copy_by_mirrormaker, marks=needs_its_jars)])
+@pytest.mark.parametrize("copied", [copy_like_mirrormaker, pytest.param(copy_by_mirrormaker, marks=[pytest.mark.long, needs_its_jars])])
 def test_from_mirrormaker(walk: Walk, copied: Callable[[Walk], None]) -> None:
     """What it has copied is found and compared, and the copy goes on behind it: exact, with what was written since."""
     copied(walk)
