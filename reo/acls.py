@@ -154,5 +154,5 @@ def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) ->
     if comparison.rows:
         head = ("cluster", "topic", "principal", "host", "permission", "operation", "at the destination")
         print("\n".join(align_columns([head, *(row.cells() for row in comparison.rows)])))
-    print(f"{new} ACLs {'created' if apply else 'to be created; `reo acls --apply` creates them'}" if new else "there is nothing to create")
+    print(f"ACLs created: {new}" if apply and new else f"ACLs to be created: {new}; `reo acls --apply` creates them" if new else "there is nothing to create")
     return 0

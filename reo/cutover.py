@@ -165,7 +165,7 @@ class Cutover:
         for name, translated in rows.items():
             if any(row.moves for row in translated):
                 translator.commit(name, translated)
-        self.report(f"6 the offsets of {len(rows)} groups are translated and committed at the destination")
+        self.report(f"6 the offsets are translated and committed at the destination; groups: {len(rows)}")
         return rows
 
     def check_ends(self, ends: Ends) -> None:

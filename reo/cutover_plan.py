@@ -148,7 +148,7 @@ class Plan:
             f"{self.to_compare} offsets are to be compared",
             f"read there: {', '.join(readers)}" if readers else "no group reads there",
             copying,
-            f"{len(self.groups)} groups",
+            f"groups: {len(self.groups)}",
         ]
 
     def as_text(self) -> str:

@@ -133,10 +133,10 @@ def summarize(groups: Sequence[SyncedGroup]) -> str:
     failed = sum(isinstance(row.refusal, CopyDiffers | FrontierLost) for group in groups for row in group.rows)
     active = sum(group.is_active for group in groups)
     refused = sum(bool(group.skipped) for group in groups) - active
-    parts = [f"{len(groups)} groups", f"offsets of {moved} partitions committed", *([f"{waiting} partitions cannot be translated yet"] if waiting else []),
-             *([f"{failed} partitions refused"] if failed else []), *([f"{active} groups active at the destination"] if active else []),
-             *([f"{refused} groups refused"] if refused else [])]
-    return ", ".join(parts)
+    counts = {"groups": len(groups), "partitions committed": moved}
+    rest = {"partitions that cannot be translated yet": waiting, "partitions refused": failed, "groups active at the destination": active,
+            "groups refused": refused}
+    return ", ".join(f"{what}: {count}" for what, count in (counts | {what: count for what, count in rest.items() if count}).items())
 
 
 def command(settings: Settings, groups: str | None, interval_s: float | None, as_json_lines: bool) -> int:

@@ -1,4 +1,5 @@
-"""The service: runs both stages, or one of them, as child processes, and restarts them when they die.
+"""The service: runs both stages, or one of them, as child processes, and restarts them when they die. With `offsets.sync_groups` also
+`reo.offsets_sync`, beside stage two: its end never ends the service, and readiness does not ask for it.
 
 It has no state and does not take part in the copy, so it may die too: then the kernel kills its children. A child's exit
 code decides: 0 means done, a code of `common.errors.Stop` ends the service with the same code, every other code means a

@@ -92,7 +92,7 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
     assert seen == [({DENY}, {own}), ({ALLOW}, {own, denied})]
     assert acls_of(destination, topic) == {own, denied, reads}
     assert "there is nothing to create" in reo(clusters, topic, "acls", "--apply").stdout
-    assert "1 ACLs created" in reo(clusters, topic, "acls", "--apply", "--with-write").stdout
+    assert "ACLs created: 1" in reo(clusters, topic, "acls", "--apply", "--with-write").stdout
     assert acls_of(destination, topic) == {own, denied, reads, writes}
 
 

@@ -113,7 +113,7 @@ def test_one_round_reports_what_waits(clusters: Clusters, synced: tuple[Copy, Se
     assert committed(clusters.destination, copied.topic, group) == positions_of(copied, {1: 3})
     commit(clusters.source, copied.topic, group, {0: 4})
     done = reo(clusters, copied.topic, "offsets", "sync", "--groups", f"{copied.topic}-w.*")
-    assert "1 groups, offsets of 1 partitions committed" in done.stdout
+    assert "groups: 1, partitions committed: 1\n" in done.stdout
     assert committed(clusters.destination, copied.topic, group) == positions_of(copied, {0: 4, 1: 3})
 
 
