@@ -28,7 +28,8 @@
         ├── SourceRefused          34   no candidate of the source may be copied from
         ├── FilterFailed           35   `filter.function` or `filter.sql` cannot decide a record
         ├── LagsBehind             36   `reo lag` found more than it was told to allow
-        └── NothingCompared        37   `reo verify` had no record to compare
+        ├── NothingCompared        37   `reo verify` had no record to compare
+        └── MoveRefused            38   a step of `reo cutover` or `reo acls` is not possible
 
 A message says what happened, names the setting or the record, and says what to do. Foreign exceptions are translated in
 `common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
@@ -252,6 +253,13 @@ class NothingCompared(Stop):
 
     exit_code = 37
     default_to_do = "Wait until something is copied, or correct the names of the topics"
+
+
+class MoveRefused(Stop):
+    """A step of `reo cutover` or `reo acls` is not possible, or what an earlier step found does not hold any more."""
+
+    exit_code = 38
+    default_to_do = "Read what the message says of the step, remove the cause, then run the command again"
 
 
 def name_of_exit_code(code: int) -> str | None:

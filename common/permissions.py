@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import source_candidates, tables, topics
+from common import migration, source_candidates, tables, topics
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster
 from common.routes import SAME, Route
@@ -47,6 +47,16 @@ TRANSACTIONAL_ID = f"TRANSACTIONAL_ID_{REFUSED}"
 FLAGS = {"Topic": "--topic", "Group": "--group", "TransactionalId": "--resource-pattern-type prefixed --transactional-id"}
 
 
+def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
+    """What a service with these stages does: the stages, and beside stage two what the settings ask for."""
+    stages = list(stages)
+    beside: list[Command] = []
+    if "deduplicator" in stages:
+        beside += ["offsets translate --apply"] if settings.text(migration.GROUPS) else []
+        beside += ["topics --apply"] if migration.synced_configs(settings) else []
+    return [*(OF_STAGE[stage] for stage in stages), *beside]
+
+
 @dataclass(frozen=True, slots=True)
 class Permission:
     """One ACL: an operation on the resource that a setting names, for the commands that need it."""
@@ -59,13 +69,15 @@ class Permission:
     why: str
 
     def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
-        """The names of the resource in one service; for a topic, one for each route. `group` is the one on the command line."""
+        """The names of the resource in one service; for a topic, one for each route. `group` is the one on the command line, if any."""
         if self.named_by == PARKED and settings.text("filter.on_error") != "park":
             return []
         field = {"source.topic": "source_topic", "destination.topic": "destination_topic", "intermediate.topic": "intermediate_topic",
                  PARKED: "parked_topic"}.get(self.named_by)
         if field:
             return list(dict.fromkeys(str(getattr(route, field)) for route in routes))
+        if self.named_by == "--group" and not group:
+            return []
         return [{"application": settings.application, "application-": f"{settings.application}-", "--group": group}[self.named_by]]
 
 

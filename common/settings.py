@@ -24,7 +24,19 @@ from typing import Any
 
 import orjson
 
-from common import client_options, filters, mirror_names, rules, settings_file, settings_sources, source_clusters, spark_options, start_at, tables
+from common import (
+    client_options,
+    filters,
+    migration,
+    mirror_names,
+    rules,
+    settings_file,
+    settings_sources,
+    source_clusters,
+    spark_options,
+    start_at,
+    tables,
+)
 from common.candidate_names import CANDIDATES_MAX, candidate_name
 from common.errors import SettingsInvalid
 from common.names_not_taken import list_not_taken
@@ -236,6 +248,7 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
     yield from tables.validation_errors(settings)
+    yield from migration.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

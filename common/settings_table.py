@@ -138,6 +138,11 @@ SETTINGS: tuple[Setting, ...] = (
             choices=("stop", "park")),
     Setting("provenance.header", "text", "", "Every copied record gets a header of this name with the id of the cluster that it was copied from; "
             "one that came from the destination is not copied back, see [Copies that go round](how-to/topics.md#copies-that-go-round)."),
+    Setting("offsets.sync_groups", "text", "", "Consumer groups of the source whose committed offsets the service keeps translated at the destination, as a "
+            "regular expression that the whole name has to match, see [Move consumers](how-to/move-consumers.md#keep-groups-translated). Default: none."),
+    Setting("offsets.sync_interval_s", "integer", 60, "How often it translates them.", least=1, most=86_400),
+    Setting("topics.sync", "text", "", "Configurations of the source topics that their copies have too, `retention.ms,cleanup.policy`, see "
+            "[Keep topics alike](how-to/topics.md#keep-topics-alike). Default: those that are set on the source topic, when the copy is created."),
     Setting("topics.replication_factor", "integer", -1, "Of topics that reo creates; -1 is the broker's default (KIP-464). kafka-reo: 3.",
             ("STREAMS_REPLICATION_FACTOR",), least=-1, most=32767),
     Setting("producer.linger_ms", "integer", 0, "How long stage one's batches wait for more records; under load they are full without it. kafka-reo: 10.",

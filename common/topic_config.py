@@ -31,6 +31,9 @@ NOT_OVER = {
     "remote.log.copy.disable": _TIERED, "remote.log.delete.on.disable": _TIERED,
     "message.format.version": _VERSION, "message.downconversion.enable": _VERSION,
 }
+SYNCABLE = ("cleanup.policy", "compression.type", "delete.retention.ms", "max.compaction.lag.ms", "max.message.bytes", "min.cleanable.dirty.ratio",
+            "min.compaction.lag.ms", "min.insync.replicas", "retention.bytes", "retention.ms", "segment.bytes", "segment.ms")
+"""What `topics.sync` can name: configurations that mean the same on every cluster, and do not stop a copy."""
 Entries = Mapping[str, Any]
 """A topic's configuration as `topics.all_config` reads it: name → ConfigEntry."""
 

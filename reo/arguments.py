@@ -11,129 +11,8 @@ import math
 import re
 from typing import Any, NoReturn
 
+from reo import examples
 from reo.version import VERSION
-
-ALL = """examples:
-  reo check                      can the service run, and what would it do; changes nothing
-  reo run                        run both stages with settings from the environment
-  reo run --stop-at-end          copy the records that exist now, then end with exit code 0
-  reo run --topic a=b --topic '^logs-.*=all:3'   several topics, patterns, mappings (REO_APPLICATION must be set then)
-  reo status --watch             offsets, lags and rates of every partition
-  reo lag --max-seconds 60       exit code 36 when the copy is further behind
-  reo verify                     compare the destination with the source, record by record
-  reo recover                    find a lost or reset frontier from the data; --apply commits it
-  reo inspect --partition 0      print the records of stage one on the intermediate topics
-  reo topics                     compare the topics' configurations with the source's; --apply changes them
-  reo config show                print every setting in effect, and where its value comes from
-  reo offsets translate --group G   at which destination offset group G continues; --apply commits it
-  reo setup                      after an installation, once: fetch the jars of stage one
-  reo completion bash            completion of commands and options for bash, zsh or fish
-  reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
-  reo COMMAND --help             examples of one command
-"""
-CHECK = """examples:
-  reo check                      one line for each check: ok, warning or error, and what to do
-  reo check --json | jq '.findings[] | select(.level != "ok")'
-  reo check && reo run           run only when there is no error
-
-Checks both clusters: reachability, versions, permissions, transactions, cycles, the three topics of each route (partitions, sizes, retention,
-timestamps, replicas), the frontier and the source behind it; for a copy to PostgreSQL also the database, its user's privileges and the tables.
-Prints what would be created and where the copy would begin. Changes nothing.
-Exit code 0: no errors (warnings do not count); else the code of the first error, with which the service would end.
-"""
-RUN = """examples:
-  REO_SOURCE_BOOTSTRAP_SERVERS=a:9092 REO_SOURCE_TOPIC=orders REO_DESTINATION_BOOTSTRAP_SERVERS=b:9092 reo run
-  reo run --settings reo.toml    the same from a file
-  reo run --stop-at-end          copy the records that exist at the start, then end with exit code 0
-  reo run deduplicator           stage two alone, for example on its own machine
-
-Runs until SIGTERM or SIGINT (exit code 0), or until an error needs an operator: the exit codes are in docs/reference.md.
-"""
-STATUS = """examples:
-  reo status                     every partition: source end, stage one, stage two, lags, rates; members of the group; open transactions
-  reo status --watch             the same, updated every two seconds, on a terminal
-  reo status --json              one JSON object; with --watch one per line
-
-Reads only the clusters, so it works from any machine that reaches them, and when nothing runs. It takes a second: two snapshots give the rates. What only
-the service knows (the last error, whether stage one runs) is printed as unknown. Exit code 0: the clusters could be read, whatever the state is.
-"""
-LAG = """examples:
-  reo lag                        each stage and both together, per partition and in total, in records and seconds
-  reo lag --max-seconds 60       exit code 36 when a record has waited longer
-  reo lag --max-records 100000 --json
-
-Records are counted in offsets; seconds are how long the first waiting record has been there, at the source by its own timestamp.
-"""
-VERIFY = """examples:
-  reo verify                     every record of both topics, per partition, in order; the first difference of each with its offsets
-  reo verify --resume verified.json   note what was compared, and continue from there the next time
-  reo verify --json --topic orders
-
-On a terminal it shows a progress bar with the remaining time. A topic with cleanup.policy=compact is compared with its copy by the newest record of
-each key. Exit code 0: equal; 30: a difference; 31: a route with a mapping, a filter or several source topics cannot be compared.
-"""
-RECOVER = """examples:
-  reo recover                    what the group says, what the data says, and what would be committed; changes nothing
-  reo recover --apply            commit it; stop the service before
-  reo recover --json
-
-Exit code 22: the data does not tell the frontier either; 28: a transaction hangs, and the message has the command that aborts it; 29: the service runs;
-30: the destination is not the source's copy.
-"""
-TOPICS = """examples:
-  reo topics                     where the destination's topic configurations differ from the source's
-  reo topics --apply             change them, also while the service runs
-  reo topics --json
-"""
-INSPECT = """examples:
-  reo inspect                    the last ten records of each partition of the intermediate topics: source offset, epoch, batch and sequence
-  reo inspect --topic orders --partition 3 --from 120 --count 50
-  reo inspect --json | jq 'select(.foreign)'     a JSON object for each record
-
-The service deletes records from the intermediate topics once they are committed at the destination, so a copy without lag leaves few. Changes nothing.
-"""
-SHOW = """examples:
-  reo config show                every setting, its value, and where it comes from; secrets are hidden
-  reo config show --json
-"""
-IMPORT = """examples:
-  reo config import relay.toml > reo.toml    kaf-relay's configuration as a settings file; keys without a counterpart go to standard error
-"""
-OFFSETS = """examples:
-  reo offsets translate --group billing           per partition: billing's offset at the source, and the same position at the destination
-  reo offsets translate --group billing --apply   commit it at the destination; stop billing's consumers before, start them there after
-  reo offsets translate --group billing --json    for programs
-
-The position is exact: the next record of the group is the next one at the destination, and from there to the end of the copy both sides are
-compared record by record. The service may run. Exit code 0: all partitions with an offset are translated; 32: one has no such position (yet, or
-any more); 30: the copy differs; 33: the group has members at the destination; 28: offsets are pending. Then nothing is committed.
-A route with a mapping, or with several source topics, has no such positions (31).
-"""
-EXECUTOR = """examples:
-  reo executor                   in a pod, with the environment that Spark gives its executors on Kubernetes; never by hand
-
-With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this one argument. Exit code 2: this is not such a pod.
-"""
-DEMO = """examples:
-  reo demo                       two brokers on this machine, kills at moments that a seed chooses
-  reo demo --seed 7 --kills 3    the same kills again
-  reo demo --json
-"""
-
-
-SETUP = """examples:
-  reo setup                      fetch the jars of Spark's Kafka connector from Maven Central, by checksum, and archive Spark's classes
-  reo setup --from /media/jars   without a network: the jars from a folder, by the same checksums
-
-Run it once, as the user that runs the service, after reo was installed or upgraded (`pipx install`, `uv tool install`); the image and `make setup` have
-done it. It needs Java 17 or 21. Jars and archive, 190 MB, go to REO_JARS, or to $XDG_DATA_HOME/reo (~/.local/share/reo). What is there already is left
-alone. It also says whether stage two has its compiled path.
-"""
-COMPLETION = """examples:
-  eval "$(reo completion bash)"            in ~/.bashrc
-  eval "$(reo completion zsh)"             in ~/.zshrc, after compinit
-  reo completion fish > ~/.config/fish/completions/reo.fish
-"""
 
 
 class ExamplesParser(argparse.ArgumentParser):
@@ -166,68 +45,103 @@ class ExamplesParser(argparse.ArgumentParser):
 
 def build_parser() -> ExamplesParser:
     """All commands and their options."""
-    top = ExamplesParser(prog="reo", description="Copies Kafka topics from one cluster to another exactly once.", examples=ALL)
+    top = ExamplesParser(prog="reo", description="Copies Kafka topics from one cluster to another exactly once.", examples=examples.ALL)
     top.add_argument("--version", action="version", version=f"reo {VERSION}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    check = commands.add_parser("check", help="check everything that can be known before a start; changes nothing", examples=CHECK)
-    run = commands.add_parser("run", help="run the service: both stages, or one of them", examples=RUN)
+    check = commands.add_parser("check", help="check everything that can be known before a start; changes nothing", examples=examples.CHECK)
+    run = commands.add_parser("run", help="run the service: both stages, or one of them", examples=examples.RUN)
     run.add_argument("stage", nargs="?", choices=("replicator", "deduplicator"), help="only this stage")
     run.add_argument("--stop-at-end", action="store_const", const="true", help="copy the records that exist at the start, then end")
-    status = commands.add_parser("status", help="offsets, lags and rates of every partition, from the clusters alone", examples=STATUS)
+    status = commands.add_parser("status", help="offsets, lags and rates of every partition, from the clusters alone", examples=examples.STATUS)
     status.add_argument("--watch", action="store_true", help="continue until it is interrupted")
     status.add_argument("--every", type=_parse_seconds, default=2.0, metavar="SECONDS", help="with --watch: how often (default 2)")
-    lag = commands.add_parser("lag", help="how far the copy is behind", examples=LAG)
+    lag = commands.add_parser("lag", help="how far the copy is behind", examples=examples.LAG)
     lag.add_argument("--max-records", type=_parse_count, metavar="N", help="exit code 36 when more records wait, of all partitions together")
     lag.add_argument("--max-seconds", type=_parse_seconds, metavar="S", help="exit code 36 when a record waits longer")
-    verify = commands.add_parser("verify", help="compare the destination with the source, record by record", examples=VERIFY)
+    verify = commands.add_parser("verify", help="compare the destination with the source, record by record", examples=examples.VERIFY)
     verify.add_argument("--resume", metavar="FILE", help="continue the comparison that this file describes, if it exists, and write the progress to it")
-    recover = commands.add_parser("recover", help="find a lost frontier from the data; changes nothing without --apply", examples=RECOVER)
+    recover = commands.add_parser("recover", help="find a lost frontier from the data; changes nothing without --apply", examples=examples.RECOVER)
     recover.add_argument("--apply", action="store_true", help="commit the frontiers; the service must be stopped")
-    topics = commands.add_parser("topics", help="compare the topics' configurations with the source's; changes nothing without --apply", examples=TOPICS)
+    topics = commands.add_parser("topics", help="compare the topics' configurations with the source's; changes nothing without --apply",
+                                 examples=examples.TOPICS)
     topics.add_argument("--apply", action="store_true", help="change the configurations, create missing topics and partitions")
-    inspect = commands.add_parser("inspect", help="print records of the intermediate topics in readable form", examples=INSPECT)
+    inspect = commands.add_parser("inspect", help="print records of the intermediate topics in readable form", examples=examples.INSPECT)
     inspect.add_argument("--partition", type=_parse_count, metavar="N", help="only this partition")
     inspect.add_argument("--from", type=_parse_count, metavar="OFFSET", dest="begin",
                          help="begin at this offset of the intermediate topic (default: the last records)")
     inspect.add_argument("--count", type=_parse_count, default=10, metavar="N", help="how many records of each partition (default 10)")
-    config = commands.add_parser("config", help="show or import settings", examples=SHOW + IMPORT.removeprefix("examples:\n")).add_subparsers(
+    config = commands.add_parser("config", help="show or import settings", examples=examples.SHOW + examples.IMPORT.removeprefix("examples:\n")).add_subparsers(
         dest="what", required=True, metavar="WHAT")
-    show = config.add_parser("show", help="print every setting in effect, and where its value comes from; secrets are hidden", examples=SHOW)
-    relay = config.add_parser("import", help="print kaf-relay's configuration as a settings file of reo", examples=IMPORT)
+    show = config.add_parser("show", help="print every setting in effect, and where its value comes from; secrets are hidden", examples=examples.SHOW)
+    relay = config.add_parser("import", help="print kaf-relay's configuration as a settings file of reo", examples=examples.IMPORT)
     relay.add_argument("files", nargs="+", metavar="FILE", help="its TOML files; several are merged in order, as kaf-relay does")
     relay.add_argument("--mode", choices=("single", "failover"), default="",
                        help="what kaf-relay is started with: the first source alone, or all of them (default: failover where there are several)")
     relay.add_argument("--with-secrets", action="store_true", help="print passwords too")
-    translate = _add_offsets(commands)
-    for command in (check, status, lag, verify, recover, inspect, topics, show, translate):
+    translate, sync = _add_offsets(commands)
+    acls = commands.add_parser("acls", help="show the topics' ACLs on both clusters; copy them with --apply", examples=examples.ACLS)
+    acls.add_argument("--apply", action="store_true", help="create what the destination lacks")
+    acls.add_argument("--with-write", action="store_true", help="also ALLOWs of operations that change a topic: another writer breaks a copy that goes on")
+    plan, cutover, back = _add_cutover(commands)
+    for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, acls):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate):
+    for command in (check, run, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, back, acls):
         command.add_argument("--settings", action="append", metavar="FILE",
                              help="settings file (TOML, YAML, JSON or INI); may be repeated: later files win, name by name")
         command.add_argument("--mode", choices=("single", "failover"), help="source.mode: one source cluster, or any of several identical ones")
         command.add_argument("--topic", action="append", metavar="TOPIC[=COPY[:MAPPING]]",
                              help="what to copy: a topic, or a pattern that begins with ^; may be repeated, and replaces the topics of the settings")
-    setup = commands.add_parser("setup", help="fetch the jars of stage one; once, after an installation", examples=SETUP)
+    setup = commands.add_parser("setup", help="fetch the jars of stage one; once, after an installation", examples=examples.SETUP)
     setup.add_argument("--from", metavar="FOLDER", dest="folder", help="the jars are in this folder; nothing is fetched")
-    completion = commands.add_parser("completion", help="print a shell's script that completes commands and options", examples=COMPLETION)
+    completion = commands.add_parser("completion", help="print a shell's script that completes commands and options", examples=examples.COMPLETION)
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
-    demo = commands.add_parser("demo", help="copy a topic on this machine between two real brokers, with kills", examples=DEMO)
+    demo = commands.add_parser("demo", help="copy a topic on this machine between two real brokers, with kills", examples=examples.DEMO)
     demo.add_argument("--seed", type=int, help="decides when the stages are killed; printed at the end")
     demo.add_argument("--kills", type=int, default=2, help="how often each stage is killed (default 2)")
     demo.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
-    commands.add_parser("executor", help="an executor of stage one, which Spark starts in its pods on Kubernetes; never started by hand", examples=EXECUTOR)
+    commands.add_parser("executor", help="an executor of stage one, which Spark starts in its pods on Kubernetes; never started by hand",
+                        examples=examples.EXECUTOR)
     return top
 
 
-def _add_offsets(commands: argparse._SubParsersAction[ExamplesParser]) -> ExamplesParser:
-    offsets = commands.add_parser("offsets", help="move a consumer group from the source to the destination", examples=OFFSETS).add_subparsers(
-        dest="offsets", required=True, metavar="COMMAND")
-    translate: ExamplesParser = offsets.add_parser("translate", help="at which destination offset the group continues; changes nothing without --apply",
-                                                   examples=OFFSETS)
+def _add_offsets(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[ExamplesParser, ExamplesParser]:
+    offsets = commands.add_parser("offsets", help="move consumer groups from the source to the destination",
+                                  examples=examples.OFFSETS + examples.SYNC.removeprefix("examples:\n"),
+                                  ).add_subparsers(dest="offsets", required=True, metavar="COMMAND")
+    translate = offsets.add_parser("translate", help="at which destination offset the group continues; changes nothing without --apply",
+                                   examples=examples.OFFSETS)
     translate.add_argument("--group", required=True, help="the consumer group; it has the same name on both clusters")
     translate.add_argument("--apply", action="store_true", help="commit the offsets at the destination; the group must have no members there, and is never "
                                                                 "moved back")
-    return translate
+    sync = offsets.add_parser("sync", help="keep the offsets of groups translated and committed at the destination", examples=examples.SYNC)
+    sync.add_argument("--groups", metavar="REGEX", type=_parse_pattern, help="the groups; the whole name has to match (default: offsets.sync_groups)")
+    sync.add_argument("--interval", metavar="SECONDS", type=_parse_seconds, help="again and again, after so many seconds, until it is interrupted")
+    return translate, sync
+
+
+def _add_cutover(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[ExamplesParser, ExamplesParser, ExamplesParser]:
+    words = commands.add_parser("cutover", help="move topics and their consumer groups to the destination",
+                                examples=examples.CUTOVER_PLAN + examples.CUTOVER_RUN.removeprefix("examples:\n"),
+                                ).add_subparsers(dest="what", required=True, metavar="WHAT")
+    plan = words.add_parser("plan", help="what it takes to move the topics now; changes nothing", examples=examples.CUTOVER_PLAN)
+    run = words.add_parser("run", help="move the topics: wait until all is copied, verify, translate the groups' offsets", examples=examples.CUTOVER_RUN)
+    for command in (plan, run):
+        command.add_argument("--groups", metavar="REGEX", type=_parse_pattern, default=".*", help="the groups that move; the whole name has to match "
+                                                                                                  "(default: all that read the topics)")
+        command.add_argument("--quiet", metavar="SECONDS", type=_parse_seconds, default=10.0, help="producers have stopped when nothing was written for so "
+                                                                                                   "long (default 10)")
+        command.add_argument("--resume", metavar="FILE", help="as in reo verify: continue the comparison that this file describes")
+    run.add_argument("--fence", action="store_true", help="deny everybody to write to the topics at the source, by an ACL")
+    run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
+    return plan, run, words.add_parser("back", help="take the fence away", examples=examples.CUTOVER_BACK)
+
+
+def _parse_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as reason:
+        raise argparse.ArgumentTypeError(f"a regular expression is expected, not {text!r}: {reason}") from None
+    return text
 
 
 def _parse_count(text: str) -> int:

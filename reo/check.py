@@ -14,7 +14,7 @@ from rich.console import Console
 
 from common import permissions, source_candidates, tables
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
-from common.permissions import STAGES
+from common.permissions import OF_STAGE
 from common.settings import Settings
 from common.source_clusters import Cluster
 from deduplicator import compiled
@@ -107,7 +107,7 @@ class Check:
 
     def _check_permissions(self, settings: Settings) -> None:
         try:
-            permissions.check_permissions(settings, *STAGES)
+            permissions.check_permissions(settings, *permissions.of_service(settings, OF_STAGE))
             self.findings.append(ok("permissions", "all permissions that both stages need are granted (transactional ids cannot be checked)"))
         except ReoError as error:
             self.findings.append(failed("permissions", error))

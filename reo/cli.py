@@ -101,9 +101,27 @@ def _config(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _offsets(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import offsets
+    from reo import offsets, offsets_sync
 
+    if options.offsets == "sync":
+        return offsets_sync.command(settings, options.groups, options.interval, options.json)
     return offsets.command(settings, options.group, options.apply, options.json)
+
+
+def _acls(settings: Settings, options: argparse.Namespace) -> int:
+    from reo import acls
+
+    return acls.command(settings, options.apply, options.with_write, options.json)
+
+
+def _cutover(settings: Settings, options: argparse.Namespace) -> int:
+    from reo import cutover
+
+    if options.what == "back":
+        return cutover.back_command(settings)
+    if options.what == "plan" or options.dry_run:
+        return cutover.plan_command(settings, options.groups, options.quiet, options.resume, options.json)
+    return cutover.run_command(settings, options.groups, options.quiet, options.resume, options.fence, options.json)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -143,7 +161,7 @@ def _completion(options: argparse.Namespace) -> int:
 
 COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
-    "config": _config, "offsets": _offsets}
+    "config": _config, "offsets": _offsets, "cutover": _cutover, "acls": _acls}
 WITHOUT_SETTINGS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "demo": _demo, "executor": _executor, "config import": _import, "setup": _setup, "completion": _completion}
 

@@ -7,22 +7,30 @@ to decide. Without `--apply` nothing is changed.
 What is set on the source topic is set on the destination topic. What is set only on the destination topic is intended and
 stays, and so does a higher `max.message.bytes`: the source may have records from before it was lowered. Missing topics and
 partitions are added as at a start.
+
+What `topics.sync` names is different: the destination topic gets the value that is in effect at the source, also when it is
+the default of the source's brokers, and the service does that at each start.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 import orjson
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import mapping, permissions, source_candidates, tables, topic_config, topics
+from common import mapping, migration, permissions, source_candidates, tables, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.settings import Settings
 from common.topic_config import LIMIT, Entries
+
+log = logging.getLogger(__name__)
+KEPT_ALIKE = f"kept alike ({migration.CONFIGS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +68,22 @@ class ConfigDrift:
                 count = mapping.least_partitions if route.destination_topic in self.existing else mapping.partitions_to_make
                 partitions = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
                                  if other.destination_topic == route.destination_topic)
-                self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, _compare_destination)
+                self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, self._compare_destination)
             self.differences += self._compare_topic(route.intermediate_topic, source.partitions, source_entries, _compare_intermediate)
 
     def apply(self) -> None:
         """Change the configurations, then create topics and add partitions, as a start does."""
+        self.alter_configs(row for row in self.differences if row.what not in ("topic", "partitions"))
+        topics.prepare(self.settings)
+
+    def alter_configs(self, differences: Iterable[Difference]) -> None:
+        """Change these configurations, in one request for each topic."""
         changes: dict[str, dict[str, str]] = {}
-        for row in self.differences:
-            if row.then is not None and row.what not in ("topic", "partitions"):
+        for row in differences:
+            if row.then is not None:
                 changes.setdefault(row.topic, {})[row.what] = row.then
         for name, configs in changes.items():
-            self._alter_configs(name, configs)
-        topics.prepare(self.settings)
+            self._alter_topic(name, configs)
 
     def _compare_topic(self, name: str, partitions: int, source: Entries, compare: Callable[[str, Entries, Entries], list[Difference]]) -> list[Difference]:
         topic = self.existing.get(name)
@@ -81,7 +93,26 @@ class ConfigDrift:
             Difference(name, "partitions", str(topic.partitions), str(partitions), "the source has them")]
         return differences + compare(name, source, topics.all_config(self.destination_admin, self.settings.destination, name))
 
-    def _alter_configs(self, name: str, changes: dict[str, str]) -> None:
+    def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
+        """As `_compare_destination`, after what is kept alike."""
+        names = [config for config in migration.synced_configs(self.settings) if config in source and config in copy]
+        synced = [row for config in names for row in self._compare_synced(name, config, str(source[config].value), str(copy[config].value))]
+        return synced + [row for row in _compare_destination(name, source, copy) if row.what not in names]
+
+    def _compare_synced(self, name: str, config: str, value: str, now: str) -> list[Difference]:
+        """One configuration of `topics.sync`; there is no row when both values are the same."""
+        if now == value:
+            return []
+        if config == LIMIT and int(now) > int(value):
+            return [Difference(name, config, now, None, f"the source has {value} now; larger records may be there from before")]
+        if config == "min.insync.replicas":
+            topic = self.destination_admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name].result()
+            replicas = min(len(partition.replicas) for partition in topic.partitions)
+            if int(value) > replicas:
+                return [Difference(name, config, now, None, f"the source has {value}; with {replicas} replicas nothing could be written here")]
+        return [Difference(name, config, now, value, KEPT_ALIKE)]
+
+    def _alter_topic(self, name: str, changes: dict[str, str]) -> None:
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[
             ConfigEntry(what, value, incremental_operation=AlterConfigOpType.SET) for what, value in changes.items()])
 
@@ -91,6 +122,15 @@ class ConfigDrift:
             ask_with_retries(f"changing the configuration of topic {name} of the destination cluster", REQUEST_TIMEOUT_S, alter)
         except ReoError as error:
             raise type(error)(f"{error}; requested: {', '.join(f'{what}={value}' for what, value in changes.items())}") from None
+
+
+def sync_configs(settings: Settings) -> None:
+    """What the service does at its start: only what `topics.sync` names."""
+    drift = ConfigDrift(settings)
+    differences = [row for row in drift.differences if row.why == KEPT_ALIKE]
+    drift.alter_configs(differences)
+    for row in differences:
+        log.info("changed %s", row)
 
 
 def _compare_destination(name: str, source: Entries, copy: Entries) -> list[Difference]:

@@ -18,7 +18,7 @@ refused, never guessed, and nothing is committed for any partition.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from itertools import islice, zip_longest
 
@@ -38,52 +38,75 @@ from reo.comparison import describe_difference
 from reo.foreign_group import ForeignGroup
 from reo.translation_report import TranslatedPartition
 
+ProvedOffsets = dict[Place, tuple[int, int]]
+"""By source partition: a source offset of one group, and the destination offset that was proved to be the same place."""
 SEGMENT_MIN = 1000
 """The destination is read backwards in segments of at least so many offsets."""
 
 
-class Translation:
-    """One group's offsets on all routes; `translate` fills `rows`."""
+class Translator:
+    """Translates the offsets of any group on all routes. `on_progress` is called again and again while it reads."""
 
-    def __init__(self, settings: Settings, group: str) -> None:
+    def __init__(self, settings: Settings, on_progress: Callable[[], None] = lambda: None) -> None:
         self.settings = settings
-        self.rows: list[TranslatedPartition] = []
-        self.applied = False
+        self.on_progress = on_progress
         self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source, settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source, settings.destination))
-        self.sources, self.not_comparable = select_comparable(settings, topics.sources(settings, self.source_admin, settings.number("connect_timeout_s")))
+        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
+        self.look_up_topics()
+
+    def look_up_topics(self) -> None:
+        """Find the routes, and the topics as they are now; TopicMissing when one does not exist."""
+        timeout_s = self.settings.number("connect_timeout_s")
+        self.sources, self.not_comparable = select_comparable(
+            self.settings, topics.sources(self.settings, self.source_admin, timeout_s))
         names = [route.destination_topic for route in self.sources]
-        self.destinations = topics.look_up(settings.destination, self.destination_admin, names, settings.number("connect_timeout_s"))
+        self.destinations = topics.look_up(self.settings.destination, self.destination_admin, names, timeout_s)
         for name in names:
             if name not in self.destinations:
                 raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied to it yet. Start the service")
-        self.source_group = ForeignGroup(settings.source, self.source_admin, group)
-        self.destination_group = ForeignGroup(settings.destination, self.destination_admin, group)
-        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
 
-    def translate(self) -> None:
-        """Fill `rows`; changes nothing on the clusters."""
+    def source_group(self, name: str) -> ForeignGroup:
+        """The group at the source."""
+        return ForeignGroup(self.settings.source, self.source_admin, name)
+
+    def destination_group(self, name: str) -> ForeignGroup:
+        """The group at the destination."""
+        return ForeignGroup(self.settings.destination, self.destination_admin, name)
+
+    def translate(self, group: str, proved: ProvedOffsets | None = None) -> list[TranslatedPartition]:
+        """A row for each partition; changes nothing on the clusters.
+
+        `proved` has what was translated before: then only what the group has read since is read and compared. The new
+        translations are added to it.
+        """
         pairs = [(route.source(partition), route.destination(partition)) for route, source in self.sources.items()
                  for partition in range(min(source.partitions, self.destinations[route.destination_topic].partitions))]
-        source_offsets = self.source_group.fetch_offsets([source for source, _ in pairs])
-        destination_offsets = self.destination_group.fetch_offsets([destination for _, destination in pairs])
+        source_offsets = self.source_group(group).fetch_offsets([source for source, _ in pairs])
+        if not source_offsets:
+            return [TranslatedPartition(source, destination, None, None) for source, destination in pairs]
+        destination_offsets = self.destination_group(group).fetch_offsets([destination for _, destination in pairs])
         frontiers = self._load_frontiers()
         begins, ends = (ask(self.source_admin, source_offsets) for ask in (positions.beginnings, positions.ends))
-        self.rows = [TranslatedPartition(source, destination, source_offsets.get(source), destination_offsets.get(destination))
-                     for source, destination in pairs]
-        for row in self.rows:
+        rows = [TranslatedPartition(source, destination, source_offsets.get(source), destination_offsets.get(destination))
+                for source, destination in pairs]
+        proved = {} if proved is None else proved
+        for row in rows:
             if row.source_offset is not None:
+                bounds, frontier = (begins[row.source], ends[row.source]), frontiers.get(row.source)
                 try:
-                    row.destination_offset = self._translate_offset(row, row.source_offset, (begins[row.source], ends[row.source]), frontiers.get(row.source))
+                    row.destination_offset = self._translate_offset(row, row.source_offset, bounds, frontier, proved.get(row.source))
+                    proved[row.source] = row.source_offset, row.destination_offset
                 except (CopyDiffers, FrontierLost, OffsetUntranslatable) as refusal:
                     row.refusal = refusal
+                    proved.pop(row.source, None)
+        return rows
 
-    def apply(self) -> None:
-        """Commit the offsets that move the group forward at the destination; the broker accepts this only for a group without members."""
-        offsets = {row.destination: row.destination_offset for row in self.rows if row.moves and row.destination_offset is not None}
+    def commit(self, group: str, rows: Sequence[TranslatedPartition]) -> None:
+        """Commit the translated offsets that move the group forward at the destination, in one request; GroupBusy when it has members there."""
+        offsets = {row.destination: row.destination_offset for row in rows if row.moves and row.destination_offset is not None}
         if offsets:
-            self.destination_group.commit(offsets)
-        self.applied = True
+            self.destination_group(group).commit_forward(offsets)
 
     def _load_frontiers(self) -> dict[Place, Frontier]:
         """By source partition; only frontiers of these topics."""
@@ -99,8 +122,9 @@ class Translation:
                 frontiers[route.source(place.partition)] = commit.frontier
         return frontiers
 
-    def _translate_offset(self, row: TranslatedPartition, offset: int, bounds: tuple[int, int], frontier: Frontier | None) -> int:
-        """The four steps; an error when one of them is impossible."""
+    def _translate_offset(self, row: TranslatedPartition, offset: int, bounds: tuple[int, int], frontier: Frontier | None,
+                          proved: tuple[int, int] | None) -> int:
+        """The four steps; an error when one of them is impossible. From what is proved, see `_translate_from`, it is two."""
         if frontier is None:
             raise FrontierLost(f"{row.source}: the copy has no frontier for this partition. Start the service, or run `reo recover` when it is lost")
         if not bounds[0] <= offset <= bounds[1]:
@@ -111,9 +135,28 @@ class Translation:
         if positions.find_first_visible(self.source_reader, row.source, copied, offset) is not None:
             raise OffsetUntranslatable(f"{row.source}: the group is at offset {offset}, the copy at {copied}: the group has read records that are not copied "
                                        "yet. Let the service catch up, then translate again")
+        if proved is not None and bounds[0] <= proved[0] <= offset:
+            return self._translate_from(row, proved, offset)
         unread = sum(1 for _ in self._read_records(self.source_reader, row.source, offset, copied))
         begin, skip, destination_end = self._find_begin(row, frontier, unread)
         return self._compare(row, (offset, copied), (begin, destination_end), skip) if unread else destination_end
+
+    def _translate_from(self, row: TranslatedPartition, proved: tuple[int, int], offset: int) -> int:
+        """Go on from a source offset and its place at the destination: the records up to `offset` are the next ones there, compared one by one."""
+        source_begin, destination_offset = proved
+        if source_begin == offset:
+            return destination_offset
+        first = positions.beginnings(self.destination_admin, [row.destination])[row.destination]
+        with (closing(self._read_records(self.source_reader, row.source, source_begin, offset)) as source_records,
+              closing(self._read_records(self.destination_reader, row.destination, max(first, destination_offset))) as destination_records):
+            for left in source_records:
+                right = next(destination_records, None)
+                if right is None or content(left, self.zero_timestamp_ms) != content(right, self.zero_timestamp_ms):
+                    raise OffsetUntranslatable(f"{row.destination}: the records behind offset {destination_offset} are not (any more) those that the group "
+                                               "has read at the source since. Translate again: it then reads from the group's offset to the end")
+                destination_offset = right.offset() + 1
+            following = next(destination_records, None)
+        return destination_offset if following is None else following.offset()
 
     def _find_begin(self, row: TranslatedPartition, frontier: Frontier, unread: int) -> tuple[int, int, int]:
         """A destination offset, how many visible records to skip from it so that `unread` records remain up to the frontier, and the offset behind these."""
@@ -152,11 +195,11 @@ class Translation:
                 first = right.offset() if first < 0 else first
         return first
 
-    @staticmethod
-    def _read_records(client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
+    def _read_records(self, client: Consumer, place: Place, begin: int, end: int | None = None) -> Generator[Consumed]:
         """The visible records in [begin, end)."""
         with closing(positions.read_visible(client, {place: begin})) as records:
             for message in records:
+                self.on_progress()
                 if end is not None and message.offset() >= end:
                     return
                 yield message
@@ -168,16 +211,17 @@ def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
         tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
-        translation = Translation(settings, group)
-        translation.translate()
-        refusals: list[ReoError] = [row.refusal for row in translation.rows if row.refusal]
-        if apply and not refusals:
-            translation.apply()
+        translator = Translator(settings)
+        rows = translator.translate(group)
+        refusals: list[ReoError] = [row.refusal for row in rows if row.refusal]
+        is_applied = apply and not refusals
+        if is_applied:
+            translator.commit(group, rows)
     except ReoError as error:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
-    print((translation_report.as_json if as_json else translation_report.as_text)(group, translation.rows, translation.applied))
-    refusals += translation.not_comparable
+    print((translation_report.as_json if as_json else translation_report.as_text)(group, rows, is_applied))
+    refusals += translator.not_comparable
     for refusal in refusals:
         print(f"reo offsets: {refusal}", file=sys.stderr)
     return refusals[0].exit_code if refusals else 0

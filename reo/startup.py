@@ -13,12 +13,13 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from common import permissions, source_candidates, tables, topics
+from common import migration, permissions, source_candidates, tables, topics
 from common.children import die_with_parent
 from common.errors import StageFailed
 from common.process import Stopping
 from common.routes import Place
 from common.settings import Settings
+from reo import config_drift
 
 log = logging.getLogger(__name__)
 TRIES = 5
@@ -63,9 +64,12 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
     settings = source_candidates.select_answering(settings)
-    permissions.check_permissions(settings, *(permissions.OF_STAGE[stage] for stage in stages))
+    permissions.check_permissions(settings, *permissions.of_service(settings, stages))
     if "deduplicator" in stages and tables.named(settings):
         from common import postgresql
 
         postgresql.check(settings)
-    return topics.intermediates(topics.prepare(settings))
+    copied = topics.prepare(settings)
+    if "deduplicator" in stages and migration.synced_configs(settings):
+        config_drift.sync_configs(settings)
+    return topics.intermediates(copied)

@@ -1,4 +1,5 @@
-"""The service: runs both stages, or one of them, as child processes, and restarts them when they die.
+"""The service: runs both stages, or one of them, as child processes, and restarts them when they die. With `offsets.sync_groups` also
+`reo.offsets_sync`, beside stage two: its end never ends the service, and readiness does not ask for it.
 
 It has no state and does not take part in the copy, so it may die too: then the kernel kills its children. A child's exit
 code decides: 0 means done, a code of `common.errors.Stop` ends the service with the same code, every other code means a
@@ -29,7 +30,7 @@ from common.children import die_with_parent
 from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours
-from reo import events, health, service_status, startup
+from reo import events, health, offsets_sync, service_status, startup
 from reo.drain import Drain
 from replicator import connector
 
@@ -43,6 +44,8 @@ OUTPUT_TIMEOUT_S = 1.0
 WATCHDOG_INTERVAL_S = 5.0
 OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
 """A cluster that does not answer at the start of the service means a wrong address; later it means an outage, and a restart waits for it."""
+MODULES = {offsets_sync.STAGE: "reo.offsets_sync"}
+"""What runs a child that is not a package of its own."""
 PACKAGES = Path(__file__).parent.parent
 
 
@@ -96,6 +99,8 @@ class Supervisor:
             drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
             (self.folder / "metrics").mkdir()
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
+            if "deduplicator" in self.stages and self.settings.text("offsets.sync_groups"):
+                self.children.append(Child(offsets_sync.STAGE, 0))
             port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
                                        self.processes, self.describe, any_port=self.settings.stop_at_end)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
@@ -115,8 +120,8 @@ class Supervisor:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def processes(self) -> Iterable[tuple[str, str, float]]:
-        """The processes that should run, for `reo.health`."""
-        return [(child.stage, str(child.worker), child.started) for child in self.children]
+        """The processes of the stages that should run, for `reo.health`."""
+        return [(child.stage, str(child.worker), child.started) for child in self.children if child.stage in self.stages]
 
     def describe(self, registry: CollectorRegistry, now: health.Health) -> dict[str, Any]:
         """What /status says."""
@@ -142,7 +147,7 @@ class Supervisor:
         if code:
             ended = datetime.fromtimestamp(machine.time(), UTC).isoformat(timespec="seconds")
             self.last_error = {"error": name_of_exit_code(code), "exit_code": code, "message": f"{child.name} ended at {ended} ({how}): its log says why"}
-        if ends_service(code, self.settings.stop_at_end):
+        if child.stage in self.stages and ends_service(code, self.settings.stop_at_end):
             if code:
                 log.error("%s ended with exit code %d, which a restart cannot repair: the service ends", child.name, code)
             else:
@@ -161,7 +166,8 @@ class Supervisor:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
         }
         as_json = self.settings.text("log.format") == "json"
-        child.process = subprocess.Popen([sys.executable, "-m", child.stage, str(child.worker)], env=environment, stdin=subprocess.DEVNULL,
+        command = [sys.executable, "-m", MODULES.get(child.stage, child.stage), str(child.worker)]
+        child.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
         if child.process.stdout:
             self.output_threads.append(events.forward_output(child.process.stdout, child.stage))

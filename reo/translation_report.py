@@ -56,8 +56,8 @@ def as_json(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> s
 def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> str:
     """A table, and what to do next."""
     table = [("source", "offset", "destination", "offset", "translated", "committed" if applied else "to be committed"),
-             *((str(row.source), _format_offset(row.source_offset), str(row.destination), _format_offset(row.committed_offset),
-                _format_offset(row.destination_offset), row.describe_commit()) for row in rows)]
+             *((str(row.source), format_offset(row.source_offset), str(row.destination), format_offset(row.committed_offset),
+                format_offset(row.destination_offset), row.describe_commit()) for row in rows)]
     if any(row.refusal for row in rows):
         conclusion = "nothing was committed: a partition was refused"
     elif not any(row.moves for row in rows):
@@ -67,5 +67,6 @@ def as_text(group: str, rows: Sequence[TranslatedPartition], applied: bool) -> s
     return "\n".join([f"group {group}", *align_columns(table), conclusion])
 
 
-def _format_offset(offset: int | None) -> str:
+def format_offset(offset: int | None) -> str:
+    """For people."""
     return "-" if offset is None else str(offset)

@@ -161,6 +161,7 @@ WRONGS = (
     Wrong("a candidate's records are not compared", "replicator.source_selection",
           "    same_last = check_history(snapshot, frontiers)\n    compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)\n",
           "    compared = 0\n"),
+    Wrong("a frontier is read only when no transaction is open", "common.group", '"isolation.level": "read_uncommitted"', '"isolation.level": "read_committed"'),
     Wrong("a drained run is done without asking", RUN, '("drained", "behind"): "planned"', '("drained", "behind"): "done"'),
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
     Wrong("a run begins one beyond", PLAN, "frontier.rule.frontier + 1 for", "frontier.rule.frontier + 2 for"),

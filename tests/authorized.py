@@ -16,15 +16,17 @@ PASSWORD = "secret-of-"
 
 
 class Authorized:
-    """A single-node cluster; `at` is where principals enter with their name and `PASSWORD` + name (SASL PLAIN)."""
+    """A single-node cluster; `at` is where principals enter with their name and `PASSWORD` + name (SASL PLAIN). `open_without_acls`: a topic without ACLs is
+    everybody's.
+    """
 
-    def __init__(self, folder: Path, principals: Iterable[str]) -> None:
+    def __init__(self, folder: Path, principals: Iterable[str], open_without_acls: bool = False) -> None:
         port = free_port()
         broker = Broker(folder, ROOT / "jars" / "broker")
         ways = f"PLAINTEXT://127.0.0.1:{broker.port},NAMED://127.0.0.1:{port}"
         users = " ".join(f'user_{name}="{PASSWORD}{name}"' for name in principals)
         broker.settings = {
-            "authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "false",
+            "authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": str(open_without_acls).lower(),
             "listeners": f"{ways},CONTROLLER://127.0.0.1:{broker.controller_port}", "advertised.listeners": ways,
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NAMED:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN", "listener.name.named.plain.sasl.jaas.config": f"{PLAIN} required {users};",

@@ -27,7 +27,7 @@ SHORT_QUOTAS = {"quota.window.num": "3"}
 
 
 LONGEST_FIRST = (
-    "test_failover", "test_recover", "test_older_kafka", "test_permissions", "test_bad_input",
+    "test_failover", "test_recover", "test_cutover", "test_offsets_sync", "test_older_kafka", "test_permissions", "test_bad_input",
     "test_security", "test_mapping", "test_throttling", "test_offsets", "test_crash_points",
     "test_faults", "test_postgresql_check", "test_filter_sql", "test_status", "test_follow",
     "test_dry_run", "test_start", "test_comparison", "test_many_topics", "test_postgresql",

@@ -19,6 +19,8 @@ from tests.kafka import ROOT, Cluster, Clusters, spread, until
 from tests.service import settings
 from tests.stage_one import feed, frontiers_are_made, wrapped
 from tests.test_bad_input import STOP_S, stopped
+from tests.test_client_options import refusal
+from tests.test_settings import GOOD
 
 GOES = {"retention.ms": "-1", "cleanup.policy": "compact,delete", "segment.bytes": "10485760", "compression.type": "zstd", "max.compaction.lag.ms": "86400000",
         "message.timestamp.after.max.ms": "7200000"}
@@ -43,9 +45,9 @@ def change(cluster: Cluster, topic: str, **config: str | None) -> None:
     until(lambda: all(own(cluster, topic).get(entry.name) == entry.value for entry in entries), "the broker has the configuration")
 
 
-def reo_topics(clusters: Clusters, topic: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def reo_topics(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    done = subprocess.run([sys.executable, "-m", "reo", "topics", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, {}),
+    done = subprocess.run([sys.executable, "-m", "reo", "topics", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more),
                           capture_output=True, text=True, timeout=120, check=False)
     print(f"--- reo topics {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
@@ -157,3 +159,32 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, top
     loaded = load(settings(clusters, topic, {}))
     with pytest.raises(TopicsUnfit, match=rf"creating topic {topic} on the destination cluster: .*segment.bytes.*with 2 partitions"):
         topics.make(admin(loaded.destination, loaded), loaded.destination, None, NewTopic(topic, 2, -1, config={"segment.bytes": "1"}))
+
+
+def test_what_is_kept_alike_is_changed_at_each_start(clusters: Clusters, topic: str, start: Start) -> None:
+    """What `topics.sync` names has the value that is in effect at the source, also its broker's default; the rest stays. What would stop the copy is left."""
+    clusters.source.create(topic, 1, min_insync_replicas="1", max_message_bytes="2000000")
+    clusters.destination.create(topic, 1, segment_ms="3600000", retention_ms="7200000", max_message_bytes="3000000")
+    change(clusters.source, topic, retention_ms=None, cleanup_policy="compact", segment_ms="7200000", min_insync_replicas="3")
+    kept_alike = "retention.ms, cleanup.policy,max.message.bytes,min.insync.replicas"
+    service = start(topic, "deduplicator", topics_sync=kept_alike)
+    frontiers_are_made(service, 1)
+    assert own(clusters.destination, topic) == {
+        "retention.ms": clusters.source.config(topic)["retention.ms"], "cleanup.policy": "compact", "segment.ms": "3600000", "max.message.bytes": "3000000"}
+    assert f"changed {topic}: cleanup.policy: delete → compact (kept alike (topics.sync))" in service.log
+    service.stop()
+    default = clusters.source.config(topic)["retention.ms"]
+    change(clusters.source, topic, retention_ms="1000000")
+    said = reo_topics(clusters, topic, topics_sync=kept_alike).stdout
+    assert f"{topic}: retention.ms: {default} → 1000000 (kept alike (topics.sync))" in said
+    assert f"{topic}: min.insync.replicas: stays 1 (the source has 3; with 1 replicas nothing could be written here)" in said
+    reo_topics(clusters, topic, "--apply", topics_sync="retention.ms")
+    assert own(clusters.destination, topic)["retention.ms"] == "1000000"
+
+
+@pytest.mark.parametrize(("names", "part"), [
+    ("retention.ms,unclean.leader.election.enable", "'unclean.leader.election.enable' cannot be kept alike (an unclean election at the destination would"),
+    ("retention.m", "topics.sync: 'retention.m' cannot be kept alike. It takes cleanup.policy, ")])
+def test_what_cannot_be_kept_alike_is_refused(names: str, part: str) -> None:
+    """At the start, with what can."""
+    assert part in refusal(GOOD | {"REO_TOPICS_SYNC": names})
