@@ -5,8 +5,6 @@ Most tests begin with a finished first copy of 100 records (`copied_before`), ma
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 
@@ -15,7 +13,7 @@ from reo.demo.broker import free_port
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Cluster, Clusters, plain, spread, until
-from tests.service import Service, met
+from tests.service import Service
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
 FIRST = 100
@@ -146,6 +144,7 @@ def test_a_destination_with_records_but_no_frontier_is_refused(clusters: Cluster
 
 # What changed while nothing ran
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_a_truncated_source_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """Records that were deleted at the source before they were copied are missed: how many, and in which partition."""
     copied_before(clusters, topic, start)
@@ -157,6 +156,7 @@ def test_a_truncated_source_is_refused(clusters: Clusters, topic: str, start: St
     assert clusters.destination.read(topic) == before
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_a_recreated_source_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """A source topic that was deleted and recreated under the same name is another one, even with as many records."""
     copied_before(clusters, topic, start)
@@ -168,6 +168,7 @@ def test_a_recreated_source_is_refused(clusters: Clusters, topic: str, start: St
     assert clusters.destination.read(topic) == before
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_a_lost_frontier_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """A consumer group that was deleted (or has expired) takes the frontier along: the copy is neither repeated nor gone on with."""
     copied_before(clusters, topic, start)
@@ -189,37 +190,6 @@ def test_a_foreign_writer_is_noticed(clusters: Clusters, topic: str, start: Star
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
     stopped(start(topic, "deduplicator"), 25, "ForeignWriter", f"{topic}-1", "offset")
     assert clusters.destination.read(topic)[1][FIRST // PARTITIONS:] == [foreign]
-
-
-def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topic: str, start: Start) -> None:
-    """The frontier of a destination topic that no longer exists does not count: the new one gets every record, not only the new ones."""
-    copied_before(clusters, topic, start)
-    clusters.destination.delete(topic)
-    clusters.source.write(topic, more_records())
-    service = start(topic, "--stop-at-end")
-    assert service.ends() == 0, service.tail()
-    assert clusters.differences(topic) == []
-
-
-def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
-    """Stage two stands still when it has chosen the new destination's first frontier and not committed it; stage one reads the old one and begins behind it.
-
-    Its epoch is the later one. All the same the new destination gets every record: another run, which has read the new frontier, writes them.
-    """
-    copied_before(clusters, topic, start)
-    clusters.destination.delete(topic)
-    clusters.source.write(topic, more_records())
-    proof = tmp_path / "frozen"
-    two = start(topic, "deduplicator", deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="60000",
-                freeze_at=f"two: frontier read:1:{proof}")
-    met(proof, "two: frontier read")
-    one = start(topic, "replicator")
-    one.says(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
-    until(lambda: clusters.destination.written(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
-    two.signal("deduplicator", "SIGCONT")
-    clusters.copied(topic, 2 * FIRST)
-    until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
-    one.says(f"begins at {{{topic}-proxy-0: 0, ")
 
 
 FOREIGN = {"no header": (), "no origin": (("__origin", b"no origin"),), "null": (("__origin", None),),
@@ -262,6 +232,7 @@ def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Sta
     service.stop()
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clusters, topic: str, start: Start) -> None:
     """The intermediate records go while the worker stands still: it reads its frontier again, and takes them from a run that began afterwards."""
     copied_before(clusters, topic, start)

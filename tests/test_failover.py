@@ -91,6 +91,7 @@ def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates
     service.stop()
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clusters, candidates: Candidates, topic: str, start: Start) -> None:
     """One falls behind by more than the threshold, two by less: three is where the copy goes on. When three dies, two is too far behind: it is waited for."""
     one, two, three = candidates

@@ -78,7 +78,7 @@ def test_the_errors_that_name_a_record() -> None:
 
 @pytest.mark.parametrize(("bad", "mode", "leaves_out"), [
     (by_java("a\0b"), [], ""), pytest.param(by_java("\0"), STOP_AT_END, None, marks=pytest.mark.long),
-    pytest.param(by_java("a\ufffd"), STOP_AT_END, None, marks=pytest.mark.long), (by_bytes, STOP_AT_END, ALL)],
+    pytest.param(by_java("a\ufffd"), STOP_AT_END, None, marks=pytest.mark.long), pytest.param(by_bytes, STOP_AT_END, ALL, marks=pytest.mark.long)],
     ids=["NUL within", "NUL alone", "U+FFFD", "not UTF-8"])
 def test_a_record_with_such_a_name_is_refused(clusters: Clusters, topic: str, start: Start, bad: Write, mode: list[str],
                                               leaves_out: str | None) -> None:

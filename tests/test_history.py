@@ -113,6 +113,7 @@ def test_a_source_that_lost_records_is_a_stop_after_a_restart(copies: Copies, na
         planner(copies.settings[name]).plan()
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> None:
     """When no candidate has what was copied last, the copy stops, as with one source."""
     environment = copies.settings["plain"].as_environment()
@@ -120,6 +121,7 @@ def test_a_source_that_lost_records_is_a_stop_with_failover(copies: Copies) -> N
         planner(load(environment | {"REO_SOURCE_MODE": "failover"})).plan()
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_a_source_that_lost_records_is_a_stop_while_a_run_lives(copies: Copies) -> None:
     """What watched before the loss compares what was copied by then, when it has not seen the source for a while or sees another leader."""
     with pytest.raises(SourceTruncated, match="another record at offset"):

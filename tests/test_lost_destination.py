@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +23,11 @@ from deduplicator.destination import Output, check_delivered_offset
 from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
-from tests.kafka import Clusters, plain, spread
+from tests.kafka import Clusters, plain, spread, until
 from tests.recovering import copied_by
-from tests.service import settings
+from tests.service import met, settings
 from tests.stage_one import feed, frontiers_are_made, wrapped
-from tests.test_bad_input import FIRST, PARTITIONS, more_records, numbered, stopped
+from tests.test_bad_input import FIRST, PARTITIONS, copied_before, more_records, numbered, stopped
 
 PLACE = Place("copy", 0)
 
@@ -160,3 +161,36 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
     assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
     assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"
     consumer.close()
+
+
+@pytest.mark.long  # the simulator tells this story in every run
+def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topic: str, start: Start) -> None:
+    """The frontier of a destination topic that no longer exists does not count: the new one gets every record, not only the new ones."""
+    copied_before(clusters, topic, start)
+    clusters.destination.delete(topic)
+    clusters.source.write(topic, more_records())
+    service = start(topic, "--stop-at-end")
+    assert service.ends() == 0, service.tail()
+    assert clusters.differences(topic) == []
+
+
+@pytest.mark.long  # the simulator tells this story in every run
+def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
+    """Stage two stands still when it has chosen the new destination's first frontier and not committed it; stage one reads the old one and begins behind it.
+
+    Its epoch is the later one. All the same the new destination gets every record: another run, which has read the new frontier, writes them.
+    """
+    copied_before(clusters, topic, start)
+    clusters.destination.delete(topic)
+    clusters.source.write(topic, more_records())
+    proof = tmp_path / "frozen"
+    two = start(topic, "deduplicator", deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="60000",
+                freeze_at=f"two: frontier read:1:{proof}")
+    met(proof, "two: frontier read")
+    one = start(topic, "replicator")
+    one.says(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
+    until(lambda: clusters.destination.written(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
+    two.signal("deduplicator", "SIGCONT")
+    clusters.copied(topic, 2 * FIRST)
+    until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
+    one.says(f"begins at {{{topic}-proxy-0: 0, ")

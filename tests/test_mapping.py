@@ -162,7 +162,8 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(clusters: Clusters, t
     assert is_merged(clusters, sources, copy, lambda *_: 0) == []
 
 
-@pytest.mark.parametrize(("function", "part"), [("out_of_range", "it returned 2, the destination topic has the partitions 0 to 1"), ("raises", "KeyError")])
+@pytest.mark.parametrize(("function", "part"), [
+    ("out_of_range", "it returned 2, the destination topic has the partitions 0 to 1"), pytest.param("raises", "KeyError", marks=pytest.mark.long)])
 def test_a_function_that_finds_no_place_is_named(clusters: Clusters, topic: str, start: Start, function: str, part: str) -> None:
     """Nothing is written, and the record is named: exit code 2."""
     source = filled(clusters, topic, ["a"], 10)[0]

@@ -208,8 +208,9 @@ def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> No
     assert stand.destination.cluster.partitions(topic) == 0
 
 
-@pytest.mark.parametrize(("named_by", "operation"), [("destination.topic", "Write"), ("intermediate.topic", "Read"), ("application", "Read"),
-                                                     ("application-", "Write")])
+@pytest.mark.parametrize(("named_by", "operation"), [
+    ("destination.topic", "Write"), pytest.param("intermediate.topic", "Read", marks=pytest.mark.long), ("application", "Read"),
+    pytest.param("application-", "Write", marks=pytest.mark.long)])
 def test_what_is_taken_away_from_a_running_stage_two_is_named(stand: Stand, topic: str, start: Start, named_by: str, operation: str) -> None:
     """The service ends with 12 and the name of what is missing, as soon as it needs it: it does not try again for ever."""
     stand.source.cluster.create(topic, PARTITIONS)

@@ -116,7 +116,7 @@ def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Sta
     goes_on(clusters, topic, start, records, **LEAVES_AT_ONCE)
 
 
-@pytest.mark.parametrize("healed_by", ["the service", "recover"])
+@pytest.mark.parametrize("healed_by", [pytest.param("the service", marks=pytest.mark.long), "recover"])
 def test_an_older_metadata_string_of_ours(clusters: Clusters, topic: str, start: Start, healed_by: str) -> None:
     """Set back to a frontier of before: the check at the start takes what follows for a torn transaction and moves over it. `recover` sees it too."""
     records = spread(range(2 * FIRST), PARTITIONS)
@@ -178,7 +178,7 @@ def test_a_foreign_record_at_the_destination(clusters: Clusters, topic: str, sta
     assert [row["refused"] and row["refused"]["exit_code"] for row in said] == [None, 30]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start: Start, protocol: str) -> None:
     """Exit code 29 and nothing is changed; should a member join after that look, the broker itself refuses the commit."""
     clusters.source.create(topic, PARTITIONS)

@@ -84,7 +84,8 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 
 
 @pytest.mark.parametrize(("source", "destination"), [
-    ("PLAIN over TLS", "SCRAM-SHA-512 over TLS"), ("SCRAM-SHA-256", "TLS"), ("mutual TLS", "PLAIN"), ("OAUTHBEARER over TLS", "OAUTHBEARER"),
+    ("PLAIN over TLS", "SCRAM-SHA-512 over TLS"), ("SCRAM-SHA-256", "TLS"), pytest.param("mutual TLS", "PLAIN", marks=pytest.mark.long),
+    ("OAUTHBEARER over TLS", "OAUTHBEARER"),
 ])
 def test_both_stages_get_in(stand: Stand, topic: str, start: Start, source: str, destination: str) -> None:
     """An exact copy between clusters that each demand something of their own; the log, at DEBUG, has no secret, nor has any command line."""

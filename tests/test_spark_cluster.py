@@ -52,6 +52,7 @@ def working(cluster: SparkCluster) -> dict[int, int]:
     return {worker: executors[0] for worker, executors in found.items()} if all(len(executors) == 1 for executors in found.values()) else {}
 
 
+@pytest.mark.long  # tests/test_executor.py has executors copy in every run
 def test_executors_copy_exactly(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
     """In Real-Time Mode, on two workers: records from before and after the start, by executors that were given the connector's jars."""
     clusters.source.create(topic, FOR_BOTH)

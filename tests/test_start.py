@@ -95,6 +95,7 @@ def test_latest_also_after_a_restart_before_the_first_record(clusters: Clusters,
     assert differences_from(clusters, topic, {0: EACH, 1: EACH, 2: EACH, 3: 0}) == []
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_latest_for_a_topic_that_appeared_while_stage_two_was_down(clusters: Clusters, topic: str, start: Start) -> None:
     """It is copied whole, though nobody saw it come: the group has frontiers of another topic. That one began at its end, with either of two workers."""
     first, later = f"{topic}-first", f"{topic}-later"
@@ -111,6 +112,7 @@ def test_latest_for_a_topic_that_appeared_while_stage_two_was_down(clusters: Clu
     service.stop()
 
 
+@pytest.mark.long  # the simulator tells this story in every run
 def test_latest_where_the_frontiers_of_an_empty_copy_were_lost(clusters: Clusters, topic: str, start: Start) -> None:
     """The group is deleted after something was sent and before anything arrived: what the source has is copied whole."""
     clusters.source.create(topic, PARTITIONS)
