@@ -42,7 +42,8 @@ PYTEST := $(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 test: older postgresql ## everything that is promised, on real brokers, six files at a time (ARGS= for pytest)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: older postgresql helm ## what repeats a proof of `make test` with other values or on another version (ARGS= for pytest)
+test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version; the Helm chart where helm is, or can be built (ARGS= for pytest)
+	@command -v go >/dev/null && $(MAKE) --no-print-directory helm || true
 	@$(PYTEST) -m long $(ARGS)
 
 lint: setup ## style and types
