@@ -184,7 +184,7 @@ def test_what_is_kept_alike_is_changed_at_each_start(clusters: Clusters, topic: 
 
 @pytest.mark.parametrize(("names", "part"), [
     ("retention.ms,unclean.leader.election.enable", "'unclean.leader.election.enable' cannot be kept alike (an unclean election at the destination would"),
-    ("retention.m", "topics.sync: 'retention.m' cannot be kept alike. It takes cleanup.policy, ")])
+    ("retention.m", "REO_TOPICS_SYNC: 'retention.m' cannot be kept alike. It takes cleanup.policy, ")])
 def test_what_cannot_be_kept_alike_is_refused(names: str, part: str) -> None:
     """At the start, with what can."""
     assert part in refusal(GOOD | {"REO_TOPICS_SYNC": names})

@@ -152,9 +152,9 @@ def test_what_was_compared_before_is_not_read_again(clusters: Clusters, synced: 
 
 
 @pytest.mark.parametrize(("more", "part"), [
-    ({"REO_OFFSETS_SYNC_GROUPS": "("}, "offsets.sync_groups: '(' is not a regular expression"),
-    ({"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_FILTER_SQL": "true"}, "offsets.sync_groups and filter.sql"),
-    ({"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"}, "offsets.sync_groups and destination.postgresql")])
+    ({"REO_OFFSETS_SYNC_GROUPS": "("}, "REO_OFFSETS_SYNC_GROUPS: '(' is not a regular expression"),
+    ({"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_FILTER_SQL": "true"}, "REO_OFFSETS_SYNC_GROUPS and REO_FILTER_SQL"),
+    ({"REO_OFFSETS_SYNC_GROUPS": ".*", "REO_DESTINATION_POSTGRESQL": "dbname=x"}, "REO_OFFSETS_SYNC_GROUPS and REO_DESTINATION_POSTGRESQL")])
 def test_what_cannot_be_kept_translated_is_refused(more: dict[str, str], part: str) -> None:
     """At the start, by the setting's name."""
     assert part in refusal(GOOD | more)

@@ -156,7 +156,7 @@ def destination(database: Server, topic: str) -> Iterator[PostgresqlDestination]
     database.ask('CREATE SCHEMA IF NOT EXISTS "Other schema"')
     name = topic[-40:]
     given = load(GOOD | {"REO_DESTINATION_POSTGRESQL": database.connection(), "REO_DESTINATION_POSTGRESQL_SCHEMA": "Other schema", "REO_SOURCE_TOPIC": name})
-    consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda _: {})
+    consumer_group = SimpleNamespace(pulse=Pulse("test"), load_commits=lambda *_: {})
     frontier_store = TableFrontierStore(given, 0, {f"{name}-proxy": Route(name, name, f"{name}-proxy")}, cast(Any, consumer_group))
     made = PostgresqlDestination(frontier_store, lambda _: None)
     frontier_store.load_frontiers([Place(f"{name}-proxy", 0)])
