@@ -34,6 +34,8 @@ from deduplicator.transaction import TransactionFailed
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.2
+"""How long a round waits for its first record. While a commit is unfinished it is `loop.NEXT_RECORD_S`; how long it takes up more records is
+`transaction_size.CONSUME_MAX_S`."""
 FEW_RECORDS = 20
 """In a batch where a user's function sees each record: time is checked between batches, and a poll is due every ten minutes (max.poll.interval.ms)."""
 BATCH_RECORDS = 1000

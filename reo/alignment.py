@@ -162,6 +162,6 @@ def _not_found_error(sides: AlignmentInput, tail: Sequence[int], unknown: set[in
         return CopyDiffers(f"{sides.name}: the source has its last {len(tail)} records, but not in this order one after the other")
     with closing(sides.destination()) as destination:
         message = next(islice(destination, positions[0 if sides.source_is_whole else -1], None))
-    deleted = "" if sides.source_is_whole else (" (or no longer: the source's beginning was deleted, and if records behind the frontier were deleted too, "
+    deleted = "" if sides.source_is_whole else (" (or no longer: the source's beginning was deleted, and if records after the frontier were deleted too, "
                                                 "they are lost)")
     return CopyDiffers(f"{sides.name}: the record at destination offset {message.offset()} is not at the source{deleted}: {format_record(message)}")

@@ -26,7 +26,7 @@ class Comparison:
 
     place: Place
     source_next: int
-    """The source offset behind the last equal record; at first, where the comparison begins."""
+    """The source offset after the last equal record; at first, where the comparison begins."""
     destination_next: int
     """The same at the destination."""
     equal: int = 0

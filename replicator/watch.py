@@ -243,7 +243,7 @@ class Watch:
             self.clients.read_up_to_writer.write(self.plan.epoch, self.plan.identities, self._find_empty_ranges(sample))
 
     def _find_empty_ranges(self, sample: Sample) -> dict[Place, EmptyRange]:
-        """The partitions where stage two has committed all that was written, and the source has nothing to copy behind the frontier, up to an offset."""
+        """The partitions where stage two has committed all that was written, and the source has nothing to copy after the frontier, up to an offset."""
         ranges = {}
         for place, commit in sample.commits.items():
             source_place, frontier = self.source_partitions[place], commit.frontier.rule.frontier

@@ -92,7 +92,7 @@ def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: Ab
         surplus = (start.assigned[place].surplus for place in map(route.intermediate, range(source.partitions)))
         torn = sum(len(partition_surplus.records) for partition_surplus in surplus if partition_surplus)
         if torn:
-            findings.append(warning(about, f"the destination has {torn} records behind the frontier: those of a torn transaction, or of another producer",
+            findings.append(warning(about, f"the destination has {torn} records after the frontier: those of a torn transaction, or of another producer",
                                     "the start compares them with the next source records, and stops with exit code 25 if they differ"))
     return {place: assigned.frontier for place, assigned in start.assigned.items()}, findings
 
@@ -101,7 +101,7 @@ def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers:
     """Whether the source, or each of its candidates, still has the records after the frontiers."""
     if not frontiers:
         return
-    about = "source behind the frontier"
+    about = "source after the frontier"
     if not settings.failover:
         try:
             source_selection.inspect_single_source(settings, dict(sources), frontiers)
