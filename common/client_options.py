@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common import spark_options
-from common.candidate_names import CANDIDATES_MAX, candidate_name
+from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
 from common.guard import Guard
 
 SWITCH = "allow_unsafe_options"
@@ -132,7 +132,7 @@ GUARDED: Mapping[str, Mapping[str, Guard]] = {
     "intermediate.consumer_options": _STAGE_TWO_CONSUMER, "destination.producer_options": _STAGE_TWO_PRODUCER,
     spark_options.SETTING: spark_options.GUARDS,
 }
-CANDIDATES_TABLES = tuple(candidate_name(number, "source.consumer_options") for number in range(1, CANDIDATES_MAX + 1))
+CANDIDATES_TABLES = tuple(candidate_setting_name(number, "source.consumer_options") for number in range(1, CANDIDATES_MAX + 1))
 TABLES = (*GUARDED, *CANDIDATES_TABLES)
 """Every table of raw options."""
 SPARKS_OWN = frozenset({"failondataloss", "includeheaders", "assign", "subscribe", "subscribepattern", "startingoffsets", "startingtimestamp",

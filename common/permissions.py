@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import migration, source_candidates, tables, topics
+from common import source_candidates, sync_settings, tables, topics
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster
 from common.routes import SAME, Route
@@ -52,8 +52,8 @@ def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
     stages = list(stages)
     beside: list[Command] = []
     if "deduplicator" in stages:
-        beside += ["offsets translate --apply"] if settings.text(migration.GROUPS) else []
-        beside += ["topics --apply"] if migration.synced_configs(settings) else []
+        beside += ["offsets translate --apply"] if settings.text(sync_settings.SYNC_GROUPS) else []
+        beside += ["topics --apply"] if sync_settings.list_synced_configs(settings) else []
     return [*(OF_STAGE[stage] for stage in stages), *beside]
 
 

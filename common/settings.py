@@ -27,19 +27,19 @@ import orjson
 from common import (
     client_options,
     filters,
-    migration,
-    mirror_names,
     rules,
     settings_file,
     settings_sources,
     source_clusters,
     spark_options,
     start_at,
+    sync_settings,
     tables,
+    topic_mirror_variables,
 )
-from common.candidate_names import CANDIDATES_MAX, candidate_name
+from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
 from common.errors import SettingsInvalid
-from common.names_not_taken import list_not_taken
+from common.ignored_variables import list_ignored
 from common.routes import Route
 from common.security import Security
 from common.settings_sources import FILE_VARIABLE, RawSettings
@@ -85,11 +85,11 @@ class Settings:
 
     def own_settings(self, number: int) -> dict[str, str]:
         """The TLS and SASL settings of one source candidate alone, by the last part of their names; empty ones are not set."""
-        return {field.name: self.text(candidate_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
+        return {field.name: self.text(candidate_setting_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
 
     def on(self, source: Cluster) -> Settings:
         """The same settings with one of the `sources` as the only one: what is its own alone is what all have."""
-        own_options = self.options(candidate_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
+        own_options = self.options(candidate_setting_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
         return Settings(self.values | {setting.name: {} if setting.kind == "options" else "" for setting in SETTINGS if setting.candidate} | {
             "source.bootstrap_servers": source.bootstrap_servers, OPTIONS: self.options(OPTIONS) | own_options,
             **{f"source.{field.name}": getattr(source.security, field.name) for field in fields(Security)}}, self.given_by)
@@ -134,23 +134,23 @@ class Settings:
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable sets a setting; a child process gets `Settings.as_environment` instead."""
-    return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in mirror_names.VARIABLES
+    return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in topic_mirror_variables.VARIABLES
             or client_options.of_variable(variable) is not None)
 
 
 def load(environment: Mapping[str, str], files: str | Sequence[str] | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
     """Read and check all settings; SettingsInvalid lists every error. Of several `files` the later ones win, name by name."""
     raw = settings_sources.read_all(environment, [files] if isinstance(files, str) else files or (), arguments or {})
-    values = {setting.name: _value(setting, raw, mirror_names.hint(environment)) for setting in SETTINGS}
+    values = {setting.name: _value(setting, raw, topic_mirror_variables.describe_missing(environment)) for setting in SETTINGS}
     if not values["source.topic"] and not values["topics"] and not raw.unreadable_file:
-        raw.fail("source.topic", f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{mirror_names.hint(environment)}: what to copy, or "
-                                 "REO_TOPICS for several")
+        raw.fail("source.topic", f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{topic_mirror_variables.describe_missing(environment)}: "
+                                 "what to copy, or REO_TOPICS for several")
     checked = {name: "" if value is None else value for name, value in values.items()}
     if not raw.unreadable_file:
         raw.errors.extend(_spell_contradictions(Settings(checked), raw))
     if raw.errors:
         raise SettingsInvalid("\n  ".join([f"{len(raw.errors)} setting(s) are wrong:", *raw.errors]))
-    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_not_taken(environment))
+    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_ignored(environment))
 
 
 def _spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
@@ -238,7 +238,7 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
         yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
     for cluster in (*settings.sources, settings.destination):
         has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
-        yield from cluster.security.validation_errors(candidate_name(cluster.number, "") if has_own else f"{cluster.name}.")
+        yield from cluster.security.validation_errors(candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}.")
     yield from _unused_candidates(settings)
     for cluster in (*settings.sources, settings.destination):
         yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
@@ -248,7 +248,7 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
     yield from tables.validation_errors(settings)
-    yield from migration.validation_errors(settings)
+    yield from sync_settings.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common import client_options, mirror_names, points, settings_file
-from common.candidate_names import CANDIDATE
+from common import client_options, failpoints, settings_file, topic_mirror_variables
+from common.candidate_settings import CANDIDATE_TABLE
 from common.nearest import suggest
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS
 
@@ -23,7 +23,7 @@ FILE_VARIABLE = "REO_SETTINGS_FILE"
 """Names the settings files, separated by `:`; a later file wins over an earlier one."""
 OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
 FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
-NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
+NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *failpoints.VARIABLES})
 """Variables with our prefix that are not settings of a copy: the file, where the image keeps Spark's connector, where a test wants a process to die."""
 OPTIONS_OF_ARGUMENTS = {"stop_at_end": "--stop-at-end", "source.mode": "--mode"}
 """The command line's other settings are names of topics, from `--topic`."""
@@ -94,7 +94,7 @@ def _read_file(file: str, raw: RawSettings) -> None:
 def _expand_candidates(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """A candidate's table is one level deeper than the others."""
     for name, value in given.items():
-        if CANDIDATE.fullmatch(name) and isinstance(value, Mapping):
+        if CANDIDATE_TABLE.fullmatch(name) and isinstance(value, Mapping):
             yield from ((f"{name}.{str(key).lower()}", inner) for key, inner in value.items())
         else:
             yield name, value
@@ -130,11 +130,11 @@ def _read_environment(environment: Mapping[str, str], raw: RawSettings) -> dict[
 
 def _read_mirrors(environment: Mapping[str, str], raw: RawSettings) -> None:
     """Add kafka-topic-mirror's variables: they may repeat a value that is set otherwise, and never override it."""
-    for variable, name, text in mirror_names.given(environment, raw.errors):
+    for variable, name, text in topic_mirror_variables.translate_variables(environment, raw.errors):
         where, given, _ = raw.values.setdefault(name, RawSetting(variable, text))
         if (",".join(map(str, given)) if isinstance(given, list) else str(given)) != text:
             raw.fail(name, f"{variable} and {where} name the same setting and contradict each other: take one away. (Names without prefix are "
-                           f"kafka-topic-mirror's when {' and '.join(mirror_names.SIGNATURE)} are both set)")
+                           f"kafka-topic-mirror's when {' and '.join(topic_mirror_variables.REQUIRED_VARIABLES)} are both set)")
 
 
 def _read_secret(variable: str, file: str, raw: RawSettings) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from common.candidate_names import CANDIDATES_MAX, candidate_name
+from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
 from common.client_options import SWITCH
 from common.security import MECHANISMS, PROTOCOLS
 
@@ -69,9 +69,9 @@ def _candidate(number: int) -> tuple[Setting, ...]:
     """What may differ for one of several source candidates. Empty: as for all of them, in `source.…`."""
     common = _access("source")
     return (
-        *(replace(setting, name=candidate_name(number, setting.name), default="", choices=setting.choices and ("", *filter(None, setting.choices)),
+        *(replace(setting, name=candidate_setting_name(number, setting.name), default="", choices=setting.choices and ("", *filter(None, setting.choices)),
                   candidate=number) for setting in common),
-        _options(candidate_name(number, "source.consumer_options"), "that consumer, for this candidate alone", number),
+        _options(candidate_setting_name(number, "source.consumer_options"), "that consumer, for this candidate alone", number),
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 from confluent_kafka import TopicPartition
 
-from common import machine, points, tables, topics
+from common import failpoints, machine, tables, topics
 from common.errors import DestinationTruncated, Fenced, ForeignWriter, SettingsInvalid
 from common.frontier import Frontier
 from common.metrics import TRANSACTIONS
@@ -202,7 +202,7 @@ class OwnDestination:
     def start_commit(self) -> None:
         """One step of the store; then the group's commits. Fenced, or TransactionFailed when the outcome is unknown."""
         positions = {Place(place.topic, place.partition): Position(place.offset, str(place.metadata)) for place in self._offsets}
-        points.at("two: offsets sent")
+        failpoints.hit("two: offsets sent")
         try:
             self.frontier_store.store.commit(self._records, positions)
         except NotOwner as other:
@@ -212,7 +212,7 @@ class OwnDestination:
             TRANSACTIONS.labels("unknown").inc()
             self.frontier_store.answers = False
             raise TransactionFailed(f"committing to {self.frontier_store.identity}: {away}") from None
-        points.at("two: committed")  # the group does not know it yet
+        failpoints.hit("two: committed")  # the group does not know it yet
         TRANSACTIONS.labels("committed").inc()
         self.commit_for_group(self._offsets)
 

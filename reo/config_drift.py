@@ -23,14 +23,14 @@ import orjson
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import mapping, migration, permissions, source_candidates, tables, topic_config, topics
+from common import mapping, permissions, source_candidates, sync_settings, tables, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.settings import Settings
 from common.topic_config import LIMIT, Entries
 
 log = logging.getLogger(__name__)
-KEPT_ALIKE = f"kept alike ({migration.CONFIGS})"
+KEPT_ALIKE = f"kept alike ({sync_settings.SYNC_CONFIGS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ConfigDrift:
 
     def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
         """As `_compare_destination`, after what is kept alike."""
-        names = [config for config in migration.synced_configs(self.settings) if config in source and config in copy]
+        names = [config for config in sync_settings.list_synced_configs(self.settings) if config in source and config in copy]
         synced = [row for config in names for row in self._compare_synced(name, config, str(source[config].value), str(copy[config].value))]
         return synced + [row for row in _compare_destination(name, source, copy) if row.what not in names]
 

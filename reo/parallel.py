@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from common import machine, positions, tables
 from common import settings as reo_settings
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from common.errors import ReoError, StageFailed
 from common.kafka_clients import admin, reader
 from common.positions import FROM_BEGINNING

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from common.candidate_names import CANDIDATES_MAX
+from common.candidate_settings import CANDIDATES_MAX
 from common.settings_table import BY_NAME, Setting
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}

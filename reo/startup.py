@@ -13,8 +13,8 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from common import migration, permissions, source_candidates, tables, topics
-from common.children import die_with_parent
+from common import permissions, source_candidates, sync_settings, tables, topics
+from common.child_processes import die_with_parent
 from common.errors import StageFailed
 from common.process import Stopping
 from common.routes import Place
@@ -70,6 +70,6 @@ def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
 
         postgresql.check(settings)
     copied = topics.prepare(settings)
-    if "deduplicator" in stages and migration.synced_configs(settings):
+    if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
         config_drift.sync_configs(settings)
     return topics.intermediates(copied)

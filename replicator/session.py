@@ -24,7 +24,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from common import client_options, spark_options
-from common.children import kill_children
+from common.child_processes import kill_children
 from common.errors import StageFailed
 from common.nearest import suggest
 from common.settings import Settings

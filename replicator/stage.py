@@ -14,7 +14,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import machine, permissions, points, positions, source_candidates, topics
+from common import failpoints, machine, permissions, positions, source_candidates, topics
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -67,7 +67,7 @@ class Stage:
             can_plan_first = self.settings.stop_at_end and not self.has_filter  # the JVM must first check whether the filter is valid
             can_plan = can_plan_first or self._wait_for_slots()  # a plan made before the JVM is up would be outdated when the run starts
             plan = self.planner.plan() if can_plan else None
-            points.at("one: planned")
+            failpoints.hit("one: planned")
             if plan is None:
                 self._apply("stopped")
             elif self.settings.stop_at_end and self._is_complete(plan):
@@ -90,7 +90,7 @@ class Stage:
         try:
             query = self.engine.start(plan)
             self._apply("started")
-            points.at("one: query started")
+            failpoints.hit("one: query started")
             event = self._follow(query, watch)
             self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
@@ -101,7 +101,7 @@ class Stage:
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info("run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event})
-        points.at("one: run ended")
+        failpoints.hit("one: run ended")
         self._apply(event)
         if event == "finished":
             self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
@@ -171,7 +171,7 @@ class Stage:
             commits = self.planner.try_read_commits(watch.plan.starts)
             ends = positions.ends(self.clients.destination_admin, watch.plan.starts)
             if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
-                points.at("one: drained")
+                failpoints.hit("one: drained")
                 return "complete"
             if event in ("superseded", "hole"):
                 return "behind"
@@ -231,7 +231,7 @@ def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Se
 
     `state_file` is for `replicator.source_selection`.
     """
-    points.at("one: started")
+    failpoints.hit("one: started")
     with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(source.partitions for source in topics.prepare(source_candidates.select_answering(settings)).values())
         engine = start_engine(settings, partitions)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common import machine, points, positions, topics
+from common import failpoints, machine, positions, topics
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
@@ -211,7 +211,7 @@ class Watch:
         source_place = self.source_partitions[place]
         position = max(self.written_up_to.get(place, -1) + 1, commit.frontier.rule.frontier + 1 if commit else 0, self.spark_read_up_to.get(source_place, 0))
         if position > self.positions[place]:
-            points.at("one: first written")
+            failpoints.hit("one: first written")
             RECORDS_IN.labels("replicator", *map(str, source_place)).inc(position - self.positions[place])
             self.positions[place] = position
             self.progressed_at[place] = now
