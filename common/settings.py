@@ -124,18 +124,18 @@ class Settings:
 
     def unsafe(self) -> list[str]:
         """The warnings that every process logs."""
-        return [line for name in client_options.TABLES for line in client_options.unsafe(name, self.options(name))]
+        return [line for name in client_options.OPTION_TABLES for line in client_options.list_unsafe_options(name, self.options(name))]
 
     def as_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""
-        options = {client_options.variable(name, option): value for name in client_options.TABLES for option, value in self.options(name).items()}
+        options = {client_options.get_variable(name, option): value for name in client_options.OPTION_TABLES for option, value in self.options(name).items()}
         return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
 
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable sets a setting; a child process gets `Settings.as_environment` instead."""
     return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in topic_mirror_variables.VARIABLES
-            or client_options.of_variable(variable) is not None)
+            or client_options.parse_variable(variable) is not None)
 
 
 def load(environment: Mapping[str, str], files: str | Sequence[str] | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
@@ -165,7 +165,7 @@ def _options(name: str, raw: RawSettings) -> dict[str, str]:
     for key, setting in raw.values.items():
         if key.startswith(f"{name}."):
             try:
-                found[key.removeprefix(f"{name}.")] = client_options.text(setting.value)
+                found[key.removeprefix(f"{name}.")] = client_options.to_text(setting.value)
             except ValueError as reason:
                 raw.errors.append(f"{setting.where}: {reason}")
     return found
@@ -234,8 +234,8 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     """One message for each, with the settings by their dotted names. What the topics' names contradict is unknown when one of them is `wrong`."""
     if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
         yield from _wrong_routes(settings)
-    for name in client_options.TABLES:
-        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
+    for name in client_options.OPTION_TABLES:
+        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.ALLOW_UNSAFE]))
     for cluster in (*settings.sources, settings.destination):
         has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
         yield from cluster.security.validation_errors(candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}.")

@@ -78,7 +78,7 @@ def _read_file(file: str, raw: RawSettings) -> None:
         raw.errors.append(f"{file}: {reason}")
         return
     for name, value in _expand_candidates(given):
-        table = name if name in client_options.TABLES else next((table for table in client_options.TABLES if name.startswith(f"{table}.")), "")
+        table = name if name in client_options.OPTION_TABLES else next((table for table in client_options.OPTION_TABLES if name.startswith(f"{table}.")), "")
         if table:
             _read_options(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, raw)
         elif name in BY_NAME:
@@ -103,7 +103,7 @@ def _expand_candidates(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _read_options(file: str, table: str, given: object, raw: RawSettings) -> None:
     """Each option under a name of its own, so that the environment can replace one and leave the others."""
     try:
-        for option, value in client_options.flattened(given):
+        for option, value in client_options.flatten(given):
             raw.values[f"{table}.{option}"] = RawSetting(f"{file}: {table}.{option}", value, in_file=True)
     except ValueError as reason:
         raw.errors.append(f"{file}: {table}: {reason}")
@@ -115,7 +115,7 @@ def _read_environment(environment: Mapping[str, str], raw: RawSettings) -> dict[
         setting = BY_ENVIRONMENT.get(variable)
         if variable in SECRETS:
             setting, text = SECRETS[variable], _read_secret(variable, text, raw)  # noqa: PLW2901
-        option = client_options.of_variable(variable)
+        option = client_options.parse_variable(variable)
         if option is not None:
             found[".".join(option)] = RawSetting(variable, text)
         elif setting is None:

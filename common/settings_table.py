@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
-from common.client_options import SWITCH
+from common.client_options import ALLOW_UNSAFE
 from common.security import MECHANISMS, PROTOCOLS
 
 Kind = Literal["text", "integer", "flag", "start", "secret", "options", "object"]
@@ -35,7 +35,7 @@ class Setting:
 
     @property
     def environment(self) -> tuple[str, ...]:
-        """The names by which the environment may give it; the first is reo's own. Options have one each (`client_options.variable`)."""
+        """The names by which the environment may give it; the first is reo's own. Options have one each (`client_options.get_variable`)."""
         if self.kind == "options":
             return ()
         return ("REO_" + self.name.upper().replace(".", "_"), *self.aliases)
@@ -125,7 +125,7 @@ SETTINGS: tuple[Setting, ...] = (
             ("KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY",)),
     _options("intermediate.producer_options", "the producer with which stage one writes the intermediate topic (Java, in Spark)"),
     _options("intermediate.consumer_options", "the consumer with which stage two reads the intermediate topic (librdkafka)"),
-    Setting(SWITCH, "flag", False, "Pass raw options through that an exact copy does not survive. Every process then says so in its log."),
+    Setting(ALLOW_UNSAFE, "flag", False, "Pass raw options through that an exact copy does not survive. Every process then says so in its log."),
     Setting("topics", "text", "", "Several topics: `orders,invoices=copy,logs=all:3,^metrics-.*`, see [Many topics](how-to/topics.md); in a settings file the "
             "table `[topics]`, on the command line `--topic`. Instead of the three settings that name topics; `application` has no default then."),
     Setting("filter.sql", "text", "", "Only records for which this condition is true are copied: Spark's SQL over `key`, `value`, `headers`, `timestamp`, "

@@ -66,7 +66,7 @@ _NUMBERS = (
 """The ends of the ranges of integers, in network byte order."""
 _NAMES = (*(name.encode() + b"=" for setting in SETTINGS for name in setting.environment),
           *(name.encode() + b"=" for name in sorted(topic_mirror_variables.VARIABLES)),
-          *(client_options.prefix(name).encode() for name in client_options.GUARDED))
+          *(client_options.get_variable_prefix(name).encode() for name in client_options.GUARDED))
 _KEYS = tuple(part.encode() for part in sorted({part for setting in SETTINGS for part in setting.name.split(".")}))
 _VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc/hostname", b"dynaconf_merge", b"dynaconf_include", b"\xff", b"\0",
            b"\n[source]\n", b"topic", b"None", b"- ", b": ", b" = ", b"&a ", b"*a", b"<<: ",

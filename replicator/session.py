@@ -84,7 +84,7 @@ def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
             continue
         known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]
         for option in raw_options:
-            if option not in known and option not in client_options.SPARKS_OWN:
+            if option not in known and option not in client_options.SPARK_OPTIONS:
                 log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably has no effect", name, option, suggest(option, known))
 
 
