@@ -21,7 +21,7 @@ from common.routes import Place
 from common.settings import Settings
 
 
-class Line(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """One record as one line."""
 
     def __init__(self, stage: str, as_json: bool) -> None:
@@ -63,10 +63,10 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Place) else value
 
 
-def set_up(settings: Settings, stage: str) -> None:
+def configure_logging(settings: Settings, stage: str) -> None:
     """Send every log record of this process to standard error in the form that the settings ask for."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Line(stage, settings.text("log.format") == "json"))
+    handler.setFormatter(LineFormatter(stage, settings.text("log.format") == "json"))
     handler.addFilter(is_not_of_py4j)
     logging.basicConfig(handlers=[handler], level=settings.text("log.level"), force=True)
     logging.getLogger("urllib3").setLevel(logging.WARNING)
@@ -80,11 +80,11 @@ def is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in PurePath(record.pathname).parts
 
 
-def without_settings(stage: str, error: Exception, exit_code: int) -> None:
+def report_settings_error(stage: str, error: Exception, exit_code: int) -> None:
     """Say why there are no settings; how a line looks would be one of them, so text is for people, unless the environment says JSON."""
     if os.environ.get("REO_LOG_FORMAT") != "json":
         print(f"{stage}: {error}", file=sys.stderr)
         return
     record = logging.LogRecord(__name__, logging.ERROR, "", 0, "%s: %s", (type(error).__name__, error), None)
     record.facts = {"error": type(error).__name__, "exit_code": exit_code}
-    print(Line(stage, as_json=True).format(record), file=sys.stderr)
+    print(LineFormatter(stage, as_json=True).format(record), file=sys.stderr)

@@ -36,14 +36,14 @@ GROUPS_TOPIC = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class GroupCommit:
     """A group's commit on one intermediate partition: the next intermediate offset, and the frontier in the metadata."""
 
     intermediate_offset: int
     frontier: Frontier
 
 
-class End(NamedTuple):
+class EndOffset(NamedTuple):
     """The end of a partition, and the epoch of its leader."""
 
     offset: int
@@ -60,17 +60,17 @@ def list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec,
     return {place: end.offset for place, end in _list_offsets(client, places, spec, committed_only, timeout_s).items()}
 
 
-def stable_ends(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, End]:
+def list_stable_ends(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, EndOffset]:
     """The last stable offset of each partition, with the epoch of its leader."""
     return _list_offsets(client, places, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s)
 
 
-def _list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, End]:
+def _list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, EndOffset]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*place): spec for place in places}
     names = sorted({place.topic for place in asked})
 
-    def ask() -> dict[Place, End]:
+    def ask() -> dict[Place, EndOffset]:
         futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
         try:
             return {Place(place.topic, place.partition): _parse_end(future.result()) for place, future in futures.items()}
@@ -92,8 +92,8 @@ def refresh_metadata(client: AdminClient, names: Iterable[str], timeout_s: float
         client.list_topics(name, timeout_s)
 
 
-def _parse_end(result: ListOffsetsResultInfo) -> End:
-    return End(get_offset(result), result.leader_epoch)
+def _parse_end(result: ListOffsetsResultInfo) -> EndOffset:
+    return EndOffset(get_offset(result), result.leader_epoch)
 
 
 def get_offset(result: ListOffsetsResultInfo) -> int:
@@ -103,12 +103,12 @@ def get_offset(result: ListOffsetsResultInfo) -> int:
     return int(result.offset)
 
 
-def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
+def list_end_offsets(client: AdminClient, places: Iterable[Place], committed_only: bool = False, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The end of each partition: its next offset."""
     return list_offsets(client, places, OffsetSpec.latest(), committed_only, timeout_s)
 
 
-def beginnings(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
+def list_beginning_offsets(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The beginning of each partition: the first offset that it still has."""
     return list_offsets(client, places, OffsetSpec.earliest(), timeout_s=timeout_s)
 
@@ -131,7 +131,7 @@ def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> di
     return {Place(answer.topic, answer.partition): answer.offset for answer in answers}
 
 
-def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, Committed]:
+def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, GroupCommit]:
     """Read the group's commits; a partition without one is left out. It waits for offsets of an open transaction (KIP-447).
 
     Raises HangingTransaction or another translated error when no answer comes, and FrontierUnreadable when a commit was not
@@ -154,10 +154,10 @@ def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float =
     return commits
 
 
-def decode_commit(place: Place, intermediate_offset: int, metadata: str | None) -> Committed:
+def decode_commit(place: Place, intermediate_offset: int, metadata: str | None) -> GroupCommit:
     """FrontierUnreadable when the commit was not written by reo."""
     try:
-        return Committed(intermediate_offset, frontiers.decode(metadata))
+        return GroupCommit(intermediate_offset, frontiers.decode(metadata))
     except ValueError as reason:
         raise FrontierUnreadable(
             f"the committed offset of {place} carries no frontier of reo ({reason}): another application commits with this group (then set application to a "
@@ -188,7 +188,7 @@ def read_first_records(reader: Consumer, begins: Mapping[Place, int]) -> dict[Pl
     return records
 
 
-def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
+def read_last_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
     """Read the origin, or the read-up-to header, of each intermediate partition's last record; `ranges` are (beginning, end). Empty partitions are left out."""
     newest = read_first_records(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
     return {place: parse_read_up_to(message) or parse_origin(message) for place, message in newest.items() if message is not None}

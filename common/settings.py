@@ -26,6 +26,7 @@ import orjson
 
 from common import (
     client_options,
+    destination_settings,
     filters,
     rules,
     settings_file,
@@ -34,7 +35,6 @@ from common import (
     spark_options,
     start_at,
     sync_settings,
-    tables,
     topic_mirror_variables,
 )
 from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
@@ -247,7 +247,7 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
-    yield from tables.validation_errors(settings)
+    yield from destination_settings.validation_errors(settings)
     yield from sync_settings.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):

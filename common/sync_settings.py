@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from common import filters, tables, topic_config
+from common import destination_settings, filters, topic_config
 
 if TYPE_CHECKING:
     from common.settings import Settings
@@ -29,12 +29,12 @@ def validation_errors(settings: Settings) -> Iterator[str]:
             yield f"{SYNC_GROUPS}: {settings.text(SYNC_GROUPS)!r} is not a regular expression: {reason}"
         yield from (f"{SYNC_GROUPS} and {name}: the copy differs from the source as intended, so offsets have no exact place there"
                     for name in filters.SETTINGS if settings.text(name))
-        if tables.named(settings):
-            yield f"{SYNC_GROUPS} and {tables.CONNECTION}: a table has the source's own offsets, and no consumer groups"
+        if destination_settings.is_postgresql(settings):
+            yield f"{SYNC_GROUPS} and {destination_settings.POSTGRESQL}: a table has the source's own offsets, and no consumer groups"
     configs = list_synced_configs(settings)
     for name in configs:
         if name not in topic_config.SYNCABLE:
             note = f" ({topic_config.NOT_OVER[name]})" if name in topic_config.NOT_OVER else ""
             yield f"{SYNC_CONFIGS}: {name!r} cannot be kept alike{note}. It takes {', '.join(topic_config.SYNCABLE)}"
-    if configs and tables.named(settings):
-        yield f"{SYNC_CONFIGS} and {tables.CONNECTION}: there is no destination topic"
+    if configs and destination_settings.is_postgresql(settings):
+        yield f"{SYNC_CONFIGS} and {destination_settings.POSTGRESQL}: there is no destination topic"

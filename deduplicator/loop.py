@@ -26,7 +26,7 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import failpoints, machine, mapping, tables
+from common import destination_settings, failpoints, machine, mapping
 from common.errors import RecordRefused
 from common.metrics import REREADS
 from common.pulse import Pulse
@@ -74,7 +74,7 @@ class Loop:
         """Whether the last transaction was not committed."""
         transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
         self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
-        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
+        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings)
         self.record_filter = record_filter
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 from confluent_kafka import TopicPartition
 
-from common import failpoints, machine, tables, topics
+from common import destination_settings, failpoints, machine, topics
 from common.errors import DestinationTruncated, Fenced, ForeignWriter, SettingsInvalid
 from common.frontier import Frontier
 from common.metrics import TRANSACTIONS
@@ -93,14 +93,15 @@ class Store(Protocol):
 
 def load_store(settings: Settings) -> Store:
     """An instance of the class; SettingsInvalid when it cannot be made."""
-    module, _, name = settings.text(tables.OWN).partition(":")
-    options = orjson.loads(settings.text(tables.OPTIONS) or "{}")
+    module, _, name = settings.text(destination_settings.DESTINATION_CLASS).partition(":")
+    options = orjson.loads(settings.text(destination_settings.DESTINATION_OPTIONS) or "{}")
     try:
         store: Store = getattr(importlib.import_module(module), name)(settings.application, options)
     except Unavailable:
         raise
     except Exception as failed:  # an import, and a user's class, can raise anything
-        raise SettingsInvalid(f"{tables.OWN} {module}:{name} cannot be used with its {tables.OPTIONS}: {type(failed).__name__}: {failed}") from None
+        raise SettingsInvalid(f"{destination_settings.DESTINATION_CLASS} {module}:{name} cannot be used with its "
+                              f"{destination_settings.DESTINATION_OPTIONS}: {type(failed).__name__}: {failed}") from None
     return store
 
 
@@ -112,7 +113,7 @@ class OwnFrontierStore:
         self.routes = routes
         """By intermediate topic; routes are added while the worker runs."""
         self.consumer_group = consumer_group
-        self.identity = settings.text(tables.OWN)
+        self.identity = settings.text(destination_settings.DESTINATION_CLASS)
         """Stands for the destination's topic id in a frontier."""
         self.answers = True
         self.store = self.ask("opening it", lambda: load_store(settings))

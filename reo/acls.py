@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import orjson
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ConfigResource, ResourcePatternType, ResourceType
 
-from common import source_candidates, tables, topics
+from common import destination_settings, source_candidates, topics
 from common.errors import MoveRefused, ReoError
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.routes import Route
@@ -69,7 +69,7 @@ class AclComparison:
         self.with_write = with_write
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         self.source, self.destination = AclClient(settings.source, source_admin), AclClient(settings.destination, self.destination_admin)
-        self.rows = [row for route in topics.sources(settings, source_admin, settings.number("connect_timeout_s")) for row in self._compare(route)]
+        self.rows = [row for route in topics.describe_sources(settings, source_admin, settings.number("connect_timeout_s")) for row in self._compare(route)]
 
     @property
     def new_acls(self) -> list[AclBinding]:
@@ -136,7 +136,7 @@ def _word(value: object) -> str:
 def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all that can be created is there."""
     try:
-        tables.refuse(settings, "reo acls", "there is no destination topic")
+        destination_settings.refuse_command(settings, "reo acls", "there is no destination topic")
         settings = source_candidates.select_answering(settings)
         comparison = AclComparison(settings, with_write)
         if apply:

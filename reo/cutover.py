@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import orjson
 
-from common import machine, permissions, positions, source_candidates, tables, topics
+from common import destination_settings, machine, permissions, positions, source_candidates, topics
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
 from common.kafka_clients import admin
 from common.routes import Place
@@ -191,9 +191,9 @@ class Cutover:
         return sorted(place for place, end in now.items() if end != ends.get(place) or stable[place] < end)
 
     def _read_ends(self, committed_only: bool = False) -> Ends:
-        sources = topics.sources(self.settings, self.view.source_admin)
+        sources = topics.describe_sources(self.settings, self.view.source_admin)
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        return positions.ends(self.view.source_admin, places, committed_only)
+        return positions.list_end_offsets(self.view.source_admin, places, committed_only)
 
     def _poll(self, ask: Callable[[], Result | None]) -> Result:
         while (answer := ask()) is None:
@@ -226,7 +226,7 @@ def plan_command(settings: Settings, groups: str, quiet_s: float, resume: str | 
 def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | None) -> Plan:
     view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
     resume_file.read()
-    sources = topics.sources(settings, view.source_admin)
+    sources = topics.describe_sources(settings, view.source_admin)
     to_compare = Verification(settings, resume_file).total_offsets
     try:
         fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
@@ -260,7 +260,7 @@ def back_command(settings: Settings) -> int:
     try:
         settings = source_candidates.select_answering(settings)
         client = admin(settings.source, settings)
-        names = sorted({route.source_topic for route in topics.routes_now(settings, client, settings.number("connect_timeout_s"))})
+        names = sorted({route.source_topic for route in topics.list_routes(settings, client, settings.number("connect_timeout_s"))})
         fence = Fence(settings.source, client)
         fenced = fence.find_fenced(names)
         fence.remove(fenced)
@@ -272,7 +272,7 @@ def back_command(settings: Settings) -> int:
 
 
 def _prepare(settings: Settings, commands: Sequence[permissions.Command]) -> Settings:
-    tables.refuse(settings, "reo cutover", "consumers of a table are not consumer groups")
+    destination_settings.refuse_command(settings, "reo cutover", "consumers of a table are not consumer groups")
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *commands)
     return settings

@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from common import machine, permissions, process, source_candidates, tables
+from common import destination_settings, machine, permissions, process, source_candidates
 from common.errors import AccessRefused, CopyDiffers, FrontierLost, GroupBusy, HangingTransaction, OffsetUntranslatable, ReoError, SettingsInvalid
 from common.metrics import HEARTBEAT
 from common.process import Stopping
@@ -142,7 +142,7 @@ def summarize(groups: Sequence[SyncedGroup]) -> str:
 def command(settings: Settings, groups: str | None, interval_s: float | None, as_json_lines: bool) -> int:
     """The sub-command. Exit code of one round: 0 when all is translated, else that of the first error. With an interval it runs until Ctrl-C."""
     try:
-        tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
+        destination_settings.refuse_command(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
         pattern = groups or settings.text("offsets.sync_groups")
         if not pattern:
             raise SettingsInvalid("`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting offsets.sync_groups")

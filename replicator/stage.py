@@ -169,7 +169,7 @@ class Stage:
         while not self.stopping():
             event = self._check_run(watch)
             commits = self.planner.try_read_commits(watch.plan.starts)
-            ends = positions.ends(self.clients.destination_admin, watch.plan.starts)
+            ends = positions.list_end_offsets(self.clients.destination_admin, watch.plan.starts)
             if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
                 failpoints.hit("one: drained")
                 return "complete"
@@ -184,7 +184,7 @@ class Stage:
             return True
         source_partitions = plan.source_partitions()
         if not self.end_offsets:
-            ends = positions.ends(self.clients.source_admin, source_partitions.values(), committed_only=True)
+            ends = positions.list_end_offsets(self.clients.source_admin, source_partitions.values(), committed_only=True)
             self.end_offsets = {place: ends[source_place] for place, source_place in source_partitions.items()}
         return all(positions.find_first_visible(self.clients.source_reader, source_partitions[place], plan.starts[place], end) is None
                    for place, end in self.end_offsets.items())
@@ -192,7 +192,7 @@ class Stage:
     def _write_read_up_to(self, plan: Plan) -> None:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have stage two commit that."""
         ends, source_partitions = self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets, plan.source_partitions()
-        begins = positions.beginnings(self.clients.source_admin, source_partitions.values())
+        begins = positions.list_beginning_offsets(self.clients.source_admin, source_partitions.values())
         empty_ranges = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
                         if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 from confluent_kafka import TopicPartition
 
-from common import permissions, tables
+from common import destination_settings, permissions
 from common.errors import Fenced, RecordRefused, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.pulse import Pulse
@@ -143,7 +143,7 @@ def test_a_schema_without_a_database_is_refused() -> None:
 
 def test_permissions_of_topics_are_not_asked_for() -> None:
     """With tables there is no destination topic, and no transactional id."""
-    assert tables.named(load(TO_TABLES))
+    assert destination_settings.is_postgresql(load(TO_TABLES))
     named = [{row.named_by for row in permissions.list_needed(permissions.STAGES, to_tables)} for to_tables in (False, True)]
     assert named[0] - named[1] == {"destination.topic", "application-"}
 

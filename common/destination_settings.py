@@ -18,45 +18,45 @@ from common.rules import routes
 if TYPE_CHECKING:
     from common.settings import Settings
 
-CONNECTION = "destination.postgresql"
-OWN = "destination.class"
+POSTGRESQL = "destination.postgresql"
+DESTINATION_CLASS = "destination.class"
 """A user's own class instead of a database (`deduplicator.own_destination`)."""
-OPTIONS = "destination.options"
-SCHEMA = "destination.postgresql_schema"
-FRONTIERS = "reo_frontier"
+DESTINATION_OPTIONS = "destination.options"
+POSTGRESQL_SCHEMA = "destination.postgresql_schema"
+FRONTIER_TABLE = "reo_frontier"
 """The table that has the frontiers."""
 NAME_BYTES_MAX = 63
 """Of an identifier (NAMEDATALEN - 1); PostgreSQL cuts off the rest without an error, and two topics could become one table."""
 
 
-def named(settings: Settings) -> bool:
+def is_postgresql(settings: Settings) -> bool:
     """Whether records go to tables."""
-    return bool(settings.text(CONNECTION))
+    return bool(settings.text(POSTGRESQL))
 
 
 def is_outside_kafka(settings: Settings) -> bool:
     """Whether records go to tables or to a user's own class, and there is no destination topic."""
-    return named(settings) or bool(settings.text(OWN))
+    return is_postgresql(settings) or bool(settings.text(DESTINATION_CLASS))
 
 
-def refuse(settings: Settings, command: str, why: str) -> None:
+def refuse_command(settings: Settings, command: str, why: str) -> None:
     """SettingsInvalid for a command that looks at a destination topic."""
-    if settings.text(OWN):
-        raise SettingsInvalid(f"`{command}` cannot be used with {OWN}: only that class can read what it has stored")
-    if named(settings):
-        raise SettingsInvalid(f"`{command}` cannot be used with {CONNECTION}: {why}")
+    if settings.text(DESTINATION_CLASS):
+        raise SettingsInvalid(f"`{command}` cannot be used with {DESTINATION_CLASS}: only that class can read what it has stored")
+    if is_postgresql(settings):
+        raise SettingsInvalid(f"`{command}` cannot be used with {POSTGRESQL}: {why}")
 
 
-def zero_timestamp_ms(settings: Settings) -> int | None:
+def get_zero_timestamp_ms(settings: Settings) -> int | None:
     """What is written for timestamp 0; None when the destination cannot hold it and nothing was allowed in its place."""
     if is_outside_kafka(settings):
         return 0
     return 1 if settings.text("destination.zero_timestamp") == "one" else None
 
 
-def name_error(name: str) -> str:
+def describe_name_error(name: str) -> str:
     """Why no table can have this name; empty when it can."""
-    if name == FRONTIERS:
+    if name == FRONTIER_TABLE:
         return f"{name!r} is the table that has the frontiers: name another destination.topic"
     if len(name.encode()) > NAME_BYTES_MAX:
         return f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: name another destination.topic"
@@ -65,24 +65,25 @@ def name_error(name: str) -> str:
 
 def validation_errors(settings: Settings) -> Iterator[str]:
     """One message for each setting that contradicts a destination in PostgreSQL, or of a user's own."""
-    if settings.text(OPTIONS) and not settings.text(OWN):
-        yield f"{OPTIONS} would not be used: {OWN} is not set"
-    if not named(settings) and settings.text(SCHEMA) != "public":
-        yield f"{SCHEMA} would not be used: {CONNECTION} is not set"
-    if named(settings) and settings.text(OWN):
-        yield f"{CONNECTION} and {OWN}: records go to one of them"
-    elif named(settings):
-        yield from _unreadable(settings.text(CONNECTION))
-        if not settings.text(SCHEMA) or len(settings.text(SCHEMA).encode()) > NAME_BYTES_MAX:
-            yield f"{SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
-        yield from (reason for route in routes(settings.rules, ()) if (reason := name_error(route.destination_topic)))
-        yield from _kafka_only(settings, CONNECTION)
-    elif settings.text(OWN):
-        if not mapping.FUNCTION.fullmatch(settings.text(OWN)):
-            yield f"{OWN}: module:Class is expected, not {settings.text(OWN)!r}"
+    if settings.text(DESTINATION_OPTIONS) and not settings.text(DESTINATION_CLASS):
+        yield f"{DESTINATION_OPTIONS} would not be used: {DESTINATION_CLASS} is not set"
+    if not is_postgresql(settings) and settings.text(POSTGRESQL_SCHEMA) != "public":
+        yield f"{POSTGRESQL_SCHEMA} would not be used: {POSTGRESQL} is not set"
+    if is_postgresql(settings) and settings.text(DESTINATION_CLASS):
+        yield f"{POSTGRESQL} and {DESTINATION_CLASS}: records go to one of them"
+    elif is_postgresql(settings):
+        yield from _unreadable(settings.text(POSTGRESQL))
+        if not settings.text(POSTGRESQL_SCHEMA) or len(settings.text(POSTGRESQL_SCHEMA).encode()) > NAME_BYTES_MAX:
+            yield f"{POSTGRESQL_SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
+        yield from (reason for route in routes(settings.rules, ()) if (reason := describe_name_error(route.destination_topic)))
+        yield from _kafka_only(settings, POSTGRESQL)
+    elif settings.text(DESTINATION_CLASS):
+        if not mapping.FUNCTION.fullmatch(settings.text(DESTINATION_CLASS)):
+            yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.text(DESTINATION_CLASS)!r}"
         else:
-            yield from (f"{OWN} {settings.text(OWN)} cannot be used: {reason}" for reason in mapping.uncallable(settings.text(OWN)))
-        yield from _kafka_only(settings, OWN)
+            yield from (f"{DESTINATION_CLASS} {settings.text(DESTINATION_CLASS)} cannot be used: {reason}"
+                        for reason in mapping.uncallable(settings.text(DESTINATION_CLASS)))
+        yield from _kafka_only(settings, DESTINATION_CLASS)
 
 
 def _kafka_only(settings: Settings, name: str) -> Iterator[str]:
@@ -109,4 +110,4 @@ def _unreadable(connection: str) -> Iterator[str]:
     try:
         conninfo_to_dict(connection)
     except psycopg.Error:
-        yield f"{CONNECTION}: a connection string of libpq is expected, like host=… dbname=… user=… password=… or postgresql://user:password@host/dbname"
+        yield f"{POSTGRESQL}: a connection string of libpq is expected, like host=… dbname=… user=… password=… or postgresql://user:password@host/dbname"
