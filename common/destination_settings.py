@@ -82,7 +82,7 @@ def validation_errors(settings: Settings) -> Iterator[str]:
             yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.text(DESTINATION_CLASS)!r}"
         else:
             yield from (f"{DESTINATION_CLASS} {settings.text(DESTINATION_CLASS)} cannot be used: {reason}"
-                        for reason in mapping.uncallable(settings.text(DESTINATION_CLASS)))
+                        for reason in mapping.list_call_errors(settings.text(DESTINATION_CLASS)))
         yield from _kafka_only(settings, DESTINATION_CLASS)
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-PLACE = ("topic", "partition")
-RECORDS_IN = Counter("reo_records_in", "Records read. Stage one: source offsets passed, markers and aborted records included.", ("stage", *PLACE))
-RECORDS_OUT = Counter("reo_records_out", "Records written. Stage two: in committed transactions.", ("stage", *PLACE))
-DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not write to the destination topic.", ("reason", *PLACE))
+PARTITION = ("topic", "partition")
+RECORDS_IN = Counter("reo_records_in", "Records read. Stage one: source offsets passed, markers and aborted records included.", ("stage", *PARTITION))
+RECORDS_OUT = Counter("reo_records_out", "Records written. Stage two: in committed transactions.", ("stage", *PARTITION))
+DROPPED = Counter("reo_records_dropped", "Records of the intermediate topic that stage two did not write to the destination topic.", ("reason", *PARTITION))
 TRANSACTIONS = Counter("reo_transactions", "Transactions of stage two by outcome: committed, aborted, unknown.", ("outcome",))
 TRANSACTION_ERRORS = Counter("reo_transaction_errors", "Calls of stage two's producers that failed, by error.", ("error",))
 TRANSACTION_RECORDS = Histogram("reo_transaction_records", "Records of a committed transaction.",
@@ -24,15 +24,15 @@ QUEUE_FULL = Counter("reo_producer_queue_full", "Times that stage two had to wai
 REREADS = Counter("reo_frontier_rereads", "Times that stage two read its frontiers again after a failure, and did what was not committed once more.")
 COPY_SECONDS = Histogram("reo_copy_seconds", "From a record's timestamp to its commit at the destination: the first of each partition in a transaction.",
                          ("topic",), buckets=(.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600))
-TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PLACE)
-LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, as last known.", ("stage", *PLACE), multiprocess_mode="livemostrecent")
+TORN = Counter("reo_torn_records", "Records found at the destination although their frontier was not committed; the frontier was moved over them.", PARTITION)
+LAG = Gauge("reo_lag_records", "Records between a stage's input and its output, as last known.", ("stage", *PARTITION), multiprocess_mode="livemostrecent")
 LAG_SECONDS = Gauge("reo_lag_seconds", "For how long the first record that waits for a stage has waited, at most; it grows while a server does not answer.",
-                    ("stage", *PLACE), multiprocess_mode="livemostrecent")
-SOURCE_END = Gauge("reo_source_end_offset", "End of a source partition for read_committed readers: its last stable offset.", PLACE,
+                    ("stage", *PARTITION), multiprocess_mode="livemostrecent")
+SOURCE_END = Gauge("reo_source_end_offset", "End of a source partition for read_committed readers: its last stable offset.", PARTITION,
                    multiprocess_mode="livemostrecent")
 SOURCE_OPEN = Gauge("reo_source_open_transaction_seconds", "For how long a transaction of the source has held a partition back: its last stable offset stands "
-                    "still below its end. 0 when none does.", PLACE, multiprocess_mode="livemostrecent")
-FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PLACE, multiprocess_mode="livemostrecent")
+                    "still below its end. 0 when none does.", PARTITION, multiprocess_mode="livemostrecent")
+FRONTIER = Gauge("reo_frontier_offset", "Source offset of the last record that is committed at the destination.", PARTITION, multiprocess_mode="livemostrecent")
 EPOCH = Gauge("reo_run_epoch", "Epoch of stage one's current run.", multiprocess_mode="livemostrecent")
 RUNS = Counter("reo_runs", "Runs of stage one that ended, by reason.", ("reason",))
 CLIENT_ERRORS = Counter("reo_client_errors", "What clients report of a cluster beside answers: brokers down, connections refused, by error.",
@@ -47,7 +47,7 @@ SOURCE_HIGH_WATERMARK = Gauge("reo_source_high_watermark", "Sum of the partition
                               multiprocess_mode="livemostrecent")
 SOURCE_LAGGED = Counter("reo_source_lag_threshold_exceeded", "Times that this source candidate, being copied from, was too far behind another.", CANDIDATE)
 REBALANCES = Counter("reo_rebalances", "Partitions assigned, revoked or lost.", ("event",))
-PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PLACE, multiprocess_mode="livemostrecent")
+PURGED = Gauge("reo_purged_offset", "Intermediate records below this offset were deleted after their commit.", PARTITION, multiprocess_mode="livemostrecent")
 COMPILED = Gauge("reo_deduplicator_compiled", "1 when a worker of stage two uses the compiled path, 0 when Python does its work.", ("worker",),
                  multiprocess_mode="livemostrecent")
 HEARTBEAT = Gauge("reo_heartbeat_seconds", "Unix time at which a process last got on by a step.", ("stage", "worker"), multiprocess_mode="livemostrecent")

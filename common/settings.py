@@ -190,7 +190,7 @@ def _convert(setting: Setting, given: Any) -> Value:
     if setting.kind in ("secret", "object"):
         return _checked_secret(given) if setting.kind == "secret" else _json_object(given)
     free = setting.kind == "text" and not setting.choices
-    text = (settings_file.text(given) if free else str(given)).strip()
+    text = (settings_file.to_text(given) if free else str(given)).strip()
     if not text.isprintable():  # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
         raise ValueError(f"printable characters are expected, not {text!r}")
     if setting.kind == "flag":
@@ -198,8 +198,8 @@ def _convert(setting: Setting, given: Any) -> Value:
             raise ValueError(f"true or false is expected, not {text!r}")
         return FLAGS[text.lower()]
     if setting.kind == "integer":
-        if not re.fullmatch(r"-?[0-9]{1,12}", text) or not setting.least <= int(text) <= setting.most:
-            raise ValueError(f"a whole number from {setting.least} to {setting.most} is expected, not {text!r}")
+        if not re.fullmatch(r"-?[0-9]{1,12}", text) or not setting.minimum <= int(text) <= setting.maximum:
+            raise ValueError(f"a whole number from {setting.minimum} to {setting.maximum} is expected, not {text!r}")
         return int(text)
     if setting.kind == "start":
         start_at.parse(text)

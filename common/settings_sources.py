@@ -72,7 +72,7 @@ def read_all(environment: Mapping[str, str], files: Sequence[str], arguments: Ma
 
 def _read_file(file: str, raw: RawSettings) -> None:
     try:
-        given = settings_file.read(file)
+        given = settings_file.read_file(file)
     except ValueError as reason:
         raw.unreadable_file = True
         raw.errors.append(f"{file}: {reason}")

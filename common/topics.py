@@ -158,14 +158,14 @@ def count_partitions(name: str, copied: Mapping[Route, Topic], existing: Mapping
             raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {source.partitions}: "
                               "they have to be equal; name another intermediate.topic")
         followed = intermediate.partitions if intermediate is not None and growing else source.partitions
-        least = mapping.least_partitions(route.mapping, followed)
+        least = mapping.get_min_partitions(route.mapping, followed)
         if destination is not None and destination.partitions < least:
             raise TopicsUnfit(f"the destination topic {name} has {destination.partitions} partitions, the source topic {source.name} {source.partitions}"
                               f"{'' if route.mapping == SAME else f', the mapping {route.mapping} needs {least}'}: "
                               "add partitions to it, or name another destination.topic")
     if destination is not None and not growing:
         return destination.partitions  # added partitions move keys to other partitions: the owner of the topic decides that
-    return max(mapping.partitions_to_make(route.mapping, source.partitions) for route, source in copied.items())
+    return max(mapping.count_new_partitions(route.mapping, source.partitions) for route, source in copied.items())
 
 
 def _create_route_topics(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,

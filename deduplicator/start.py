@@ -181,7 +181,7 @@ class PartitionStarter:
 
     def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can go to."""
-        route, fixed = self.routes[place.topic], mapping.number(self.routes[place.topic].mapping)
+        route, fixed = self.routes[place.topic], mapping.parse_fixed_partition(self.routes[place.topic].mapping)
         if route.mapping == SAME or fixed is not None:
             return [route.destination(place.partition if fixed is None else fixed)]
         return [route.destination(partition) for partition in range(destinations[place.topic].partitions)]

@@ -72,7 +72,7 @@ def _names(setting: Setting) -> str:
     if setting.kind == "options":
         return f"`{client_options.get_variable_prefix(setting.name)}…`"
     mirrors = [name for name, ours, _ in topic_mirror_variables.NAMES if ours == setting.name]
-    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ()), *mirrors))
+    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.file_variable] if setting.kind == "secret" else ()), *mirrors))
 
 
 def _default(setting: Setting) -> str:

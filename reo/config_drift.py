@@ -65,7 +65,7 @@ class ConfigDrift:
             source_entries = topics.describe_config(source_admin, settings.source, source.name)
             if route.destination_topic not in compared:  # a shared one follows the first of its source topics
                 compared.add(route.destination_topic)
-                count = mapping.least_partitions if route.destination_topic in self.existing else mapping.partitions_to_make
+                count = mapping.get_min_partitions if route.destination_topic in self.existing else mapping.count_new_partitions
                 partitions = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
                                  if other.destination_topic == route.destination_topic)
                 self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, self._compare_destination)
