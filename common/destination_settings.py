@@ -1,8 +1,8 @@
-"""PostgreSQL as the destination (`destination.postgresql`): what the settings say of it, and what does not go together with tables.
+"""The settings of a destination outside Kafka: PostgreSQL (`destination.postgresql`) or a user's class (`destination.class`); and which settings contradict it.
 
-Each destination topic is a table of the same name then. Everything else stays at the destination cluster: the intermediate topic, the group, and in its
-commits a copy of the frontiers, so that all else reads one place (`deduplicator.postgresql`). The database itself is talked to in `common.postgresql`
-only, which is imported where one is named: all other copies need no driver.
+With PostgreSQL, each destination topic is a table of the same name. Everything else stays in the destination cluster: the intermediate topic, the group,
+and in its commits a copy of the frontiers, so that the commands read them in one place (`deduplicator.postgresql`). Only `common.postgresql` connects to
+the database. It is imported only when the settings name a database, so that other copies need no driver.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ DESTINATION_CLASS = "destination.class"
 DESTINATION_OPTIONS = "destination.options"
 POSTGRESQL_SCHEMA = "destination.postgresql_schema"
 FRONTIER_TABLE = "reo_frontier"
-"""The table that has the frontiers."""
+"""The table with the frontiers."""
 NAME_BYTES_MAX = 63
-"""Of an identifier (NAMEDATALEN - 1); PostgreSQL cuts off the rest without an error, and two topics could become one table."""
+"""The longest identifier (NAMEDATALEN - 1). PostgreSQL truncates a longer one without an error, so two topics could become one table."""
 
 
 def is_postgresql(settings: Settings) -> bool:
@@ -39,16 +39,16 @@ def is_outside_kafka(settings: Settings) -> bool:
     return is_postgresql(settings) or bool(settings.text(DESTINATION_CLASS))
 
 
-def refuse_command(settings: Settings, command: str, why: str) -> None:
-    """SettingsInvalid for a command that looks at a destination topic."""
+def refuse_command(settings: Settings, command: str, reason: str) -> None:
+    """SettingsInvalid for a command that needs a destination topic."""
     if settings.text(DESTINATION_CLASS):
         raise SettingsInvalid(f"`{command}` cannot be used with {DESTINATION_CLASS}: only that class can read what it has stored")
     if is_postgresql(settings):
-        raise SettingsInvalid(f"`{command}` cannot be used with {POSTGRESQL}: {why}")
+        raise SettingsInvalid(f"`{command}` cannot be used with {POSTGRESQL}: {reason}")
 
 
 def get_zero_timestamp_ms(settings: Settings) -> int | None:
-    """What is written for timestamp 0; None when the destination cannot hold it and nothing was allowed in its place."""
+    """The timestamp that replaces timestamp 0; None when the destination cannot store 0 and the settings allow no replacement."""
     if is_outside_kafka(settings):
         return 0
     return 1 if settings.text("destination.zero_timestamp") == "one" else None
@@ -57,14 +57,14 @@ def get_zero_timestamp_ms(settings: Settings) -> int | None:
 def describe_name_error(name: str) -> str:
     """Why no table can have this name; empty when it can."""
     if name == FRONTIER_TABLE:
-        return f"{name!r} is the table that has the frontiers: name another destination.topic"
+        return f"{name!r} is the table with the frontiers: choose another destination.topic"
     if len(name.encode()) > NAME_BYTES_MAX:
-        return f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: name another destination.topic"
+        return f"{name!r} is longer than {NAME_BYTES_MAX} bytes, the longest name of a table: choose another destination.topic"
     return ""
 
 
 def validation_errors(settings: Settings) -> Iterator[str]:
-    """One message for each setting that contradicts a destination in PostgreSQL, or of a user's own."""
+    """One message for each setting that contradicts PostgreSQL or a user's class as the destination."""
     if settings.text(DESTINATION_OPTIONS) and not settings.text(DESTINATION_CLASS):
         yield f"{DESTINATION_OPTIONS} would not be used: {DESTINATION_CLASS} is not set"
     if not is_postgresql(settings) and settings.text(POSTGRESQL_SCHEMA) != "public":
@@ -72,38 +72,38 @@ def validation_errors(settings: Settings) -> Iterator[str]:
     if is_postgresql(settings) and settings.text(DESTINATION_CLASS):
         yield f"{POSTGRESQL} and {DESTINATION_CLASS}: records go to one of them"
     elif is_postgresql(settings):
-        yield from _unreadable(settings.text(POSTGRESQL))
+        yield from _list_connection_errors(settings.text(POSTGRESQL))
         if not settings.text(POSTGRESQL_SCHEMA) or len(settings.text(POSTGRESQL_SCHEMA).encode()) > NAME_BYTES_MAX:
             yield f"{POSTGRESQL_SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
         yield from (reason for route in routes(settings.rules, ()) if (reason := describe_name_error(route.destination_topic)))
-        yield from _kafka_only(settings, POSTGRESQL)
+        yield from _list_kafka_only_settings(settings, POSTGRESQL)
     elif settings.text(DESTINATION_CLASS):
         if not mapping.FUNCTION.fullmatch(settings.text(DESTINATION_CLASS)):
             yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.text(DESTINATION_CLASS)!r}"
         else:
             yield from (f"{DESTINATION_CLASS} {settings.text(DESTINATION_CLASS)} cannot be used: {reason}"
                         for reason in mapping.list_call_errors(settings.text(DESTINATION_CLASS)))
-        yield from _kafka_only(settings, DESTINATION_CLASS)
+        yield from _list_kafka_only_settings(settings, DESTINATION_CLASS)
 
 
-def _kafka_only(settings: Settings, name: str) -> Iterator[str]:
-    """What goes together with a destination topic alone."""
+def _list_kafka_only_settings(settings: Settings, name: str) -> Iterator[str]:
+    """One message for each setting that needs a destination topic."""
     if any(rule.mapping != SAME or rule.gathers for rule in settings.rules) or any(route.shared for route in routes(settings.rules, ())):
-        yield f"{name} and a mapping, or a destination of several sources: a row is known by its source partition and offset, so a table has one source"
+        yield f"{name} and a mapping, or a destination of several sources: a row is identified by its source partition and offset, so a table has one source"
     if settings.failover:
-        yield f"{name} and source.mode=failover: a candidate is known by the records of the destination topic"
+        yield f"{name} and source.mode=failover: a candidate is identified by the records of the destination topic"
     if settings.text("filter.on_error") == "park":
         yield f"{name} and filter.on_error=park: parked records are written to a topic in the transaction of the others"
     if settings.text("provenance.header"):
-        yield f"{name} and provenance.header: nothing is copied back from a database, and what came from the destination cluster would be left out"
+        yield f"{name} and provenance.header: nothing is copied back from a database, and records that came from the destination cluster would be left out"
     if settings.text("destination.zero_timestamp") != "refuse":
         yield f"destination.zero_timestamp would not be used: with {name} timestamp 0 is written as it is"
     if settings.options("destination.producer_options"):
         yield f"destination.producer_options would not be used: with {name} stage two has no producer"
 
 
-def _unreadable(connection: str) -> Iterator[str]:
-    """Check the connection string. The message does not repeat it: it may have a password in it."""
+def _list_connection_errors(connection: str) -> Iterator[str]:
+    """Check the connection string. The message does not repeat it: it can contain a password."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 

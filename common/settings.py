@@ -155,8 +155,8 @@ def load(environment: Mapping[str, str], files: str | Sequence[str] | None = Non
 
 def _spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
     """What contradicts itself, but for what only follows from a setting that is wrong by itself."""
-    for error in dict.fromkeys(_contradictions(settings, raw.wrong)):
-        if raw.wrong.isdisjoint(find_names(error)):
+    for error in dict.fromkeys(_contradictions(settings, raw.invalid)):
+        if raw.invalid.isdisjoint(find_names(error)):
             yield spell(error, raw.values, bool(raw.files))
 
 

@@ -63,7 +63,7 @@ def test_what_is_set_on_the_source_topic_goes_over(clusters: Clusters, topic: st
     assert own(clusters.destination, topic) == GOES | {"max.message.bytes": limit, "message.timestamp.type": "CreateTime"}
     assert own(clusters.destination, f"{topic}-proxy") == INTERMEDIATE | {"max.message.bytes": str(int(limit) + 4096)}
     for name in STAYS:
-        assert f"{name} of the source topic {topic} is not taken over" in service.log
+        assert f"{name} of the source topic {topic} is not copied" in service.log
     service.stop()
 
 

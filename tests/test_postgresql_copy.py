@@ -122,7 +122,7 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
     ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "REO_DESTINATION_ZERO_TIMESTAMP would not be used"),
     ({"REO_DESTINATION_PRODUCER_OPTIONS_LINGER_MS": "9"}, "destination.producer_options would not be used"),
     ({"REO_DESTINATION_TOPIC": "x" * 64}, "is longer than 63 bytes"),
-    ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table that has the frontiers"),
+    ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table with the frontiers"),
     ({"REO_DESTINATION_POSTGRESQL_SCHEMA": ""}, "REO_DESTINATION_POSTGRESQL_SCHEMA: a name of 1 to 63 bytes"),
     *(({"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules}, "REO_DESTINATION_POSTGRESQL and a mapping, or a destination of several sources")
       for rules in ("a=b:key", "a=c,b=c", "^a.*=b")),

@@ -105,7 +105,7 @@ def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTo
     """What a start would do about one destination topic; its brokers validate the request."""
     about = f"topic {new_topic.topic}"
     try:
-        topics.create_or_extend(state.destination_admin, state.settings.destination, existing, new_topic, only_ask=True)
+        topics.create_or_extend(state.destination_admin, state.settings.destination, existing, new_topic, validate_only=True)
     except ReoError as error:
         return failed(about, error)
     if existing is None:
