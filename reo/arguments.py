@@ -133,7 +133,7 @@ def _add_cutover(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[
         command.add_argument("--resume", metavar="FILE", help="as in reo verify: continue the comparison that this file describes")
     run.add_argument("--fence", action="store_true", help="deny everybody to write to the topics at the source, by an ACL")
     run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
-    return plan, run, words.add_parser("back", help="take the fence away", examples=examples.CUTOVER_BACK)
+    return plan, run, words.add_parser("back", help="remove the fence", examples=examples.CUTOVER_BACK)
 
 
 def _parse_pattern(text: str) -> str:
