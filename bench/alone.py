@@ -16,7 +16,7 @@ from bench.contenders import Reo
 from bench.copying import copied, until
 from bench.processes import usage_of
 from bench.stand import Stand
-from common.children import children_of, die_with_parent
+from common.child_processes import die_with_parent, list_children
 from common.records import Consumed
 
 BARE = "bare"
@@ -42,7 +42,7 @@ def verify(stand: Stand, topic: str, label: str, records: int, partitions: int) 
     process = subprocess.Popen([sys.executable, "-m", "reo", "verify", "--json"], env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     cpu_s = rss_mb = 0.0
     while process.poll() is None:
-        used = usage_of([process.pid, *children_of(process.pid)])
+        used = usage_of([process.pid, *list_children(process.pid)])
         cpu_s, rss_mb = max(cpu_s, used.cpu_s), max(rss_mb, used.rss_mb)
         time.sleep(0.1)
     said = orjson.loads(process.communicate()[0] or b"{}")

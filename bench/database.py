@@ -18,7 +18,7 @@ from bench.copying import copied
 from bench.load import KINDS, fill
 from bench.processes import Usage, usage_of
 from bench.stand import Stand, started
-from common.children import children_of
+from common.child_processes import list_children
 from tests.postgresql import Server
 
 PARTITIONS = 4
@@ -45,7 +45,7 @@ class ToTables(Stand):
         """With the server's processes, of which a session is one."""
         assert self.server.process is not None
         pid = self.server.process.pid
-        return super().brokers() | {"PostgreSQL": usage_of([pid, *children_of(pid)])}
+        return super().brokers() | {"PostgreSQL": usage_of([pid, *list_children(pid)])}
 
 
 def measured(stand: Stand, label: str, records: int, to_tables: ToTables | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 
 JARS = Path(__file__).parent.parent / "jars" / "rival"

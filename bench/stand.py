@@ -41,7 +41,8 @@ class Stand:
         """Offsets at the destination, 0 while there is no such topic. Markers of transactions are in it: less than one in a thousand."""
         there = self.admin.list_topics(timeout=10).topics
         try:
-            return sum(positions.ends(self.admin, [Place(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions],
+            return sum(positions.list_end_offsets(
+                self.admin, [Place(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions],
                                       committed_only).values())
         except (KafkaException, ReoError):  # made a moment ago: no leader yet
             return 0

@@ -114,7 +114,7 @@ class Group:
         begin: int | str = "<its CurrentTransactionStartOffset there>"
         if known:
             with suppress(ReoError):
-                begin = positions.ends(self.client, [held_up], committed_only=True)[held_up]
+                begin = positions.list_end_offsets(self.client, [held_up], committed_only=True)[held_up]
         timeout_ms = self.settings.number("deduplicator.transaction_timeout_ms")
         return (f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for those of this copy, and up to 10 s more). "
                 f"One that is still there after that hangs: look at its producer with `{tool} describe-producers {place}`, "

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Why an option is guarded. Values that match `harmless` are allowed; with `always`, all others are refused even with the switch."""
+    """Why an option is guarded. Values that match `harmless` are allowed; with `always`, all others are refused even with `allow_unsafe_options`."""
 
     reason: str
     harmless: str = ""
     always: bool = False
 
     def allows(self, value: str) -> bool:
-        """Whether this value weakens nothing."""
+        """Whether this value is harmless."""
         return bool(self.harmless) and re.fullmatch(self.harmless, value.strip().lower()) is not None

@@ -4,12 +4,12 @@ Whatever the mapping, the records of one source partition that come to the same 
 
     same              the source partition's number
     3                 partition 3, whatever the source partition
-    key               what the Java client's default partitioner says of the key: murmur2 of it, modulo the number of partitions. A record without a
-                      key goes to its source partition's number, modulo the number of partitions: the Java client takes any
+    key               as the Java client's default partitioner: murmur2 of the key, modulo the number of partitions. A record without a key goes
+                      to its source partition's number, modulo the number of partitions; the Java client chooses any partition
     module:function   a Python function, called with a `SourceRecord` and the number of partitions, that returns a partition
 
-The number of partitions is asked for when a worker starts with a source partition (`key`: as the client sees it), so a destination whose
-partitions are added to has each key in another place from then on, as with every producer.
+The number of partitions is asked for when a worker starts with a source partition (`key`: as the client sees it), so when partitions are
+added to a destination, a key goes to another partition from then on, as with every producer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class SourceRecord(NamedTuple):
-    """The record as a user's function gets it."""
+    """The record that a user's function receives."""
 
     topic: str
     partition: int
@@ -41,48 +41,48 @@ class SourceRecord(NamedTuple):
 Function = Callable[[SourceRecord, int], int]
 
 
-def number(mapping: str) -> int | None:
-    """The partition that all records go to; None with another mapping."""
+def parse_fixed_partition(mapping: str) -> int | None:
+    """The partition number, when the mapping is one; None for another mapping."""
     return int(mapping) if NUMBER.fullmatch(mapping) else None
 
 
-def function(mapping: str) -> Function:
+def load_function(mapping: str) -> Function:
     """The function of `module:function`; ValueError when it cannot be imported."""
     module, _, name = mapping.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        user_function = getattr(importlib.import_module(module), name)
     except Exception as failed:  # an import can raise anything
         raise ValueError(f"{type(failed).__name__}: {failed}") from None
-    return cast(Function, found)
+    return cast(Function, user_function)
 
 
-def least_partitions(mapping: str, source_partitions: int) -> int:
-    """The least number of partitions that the destination must have."""
-    fixed = number(mapping)
+def get_min_partitions(mapping: str, source_partitions: int) -> int:
+    """The minimum number of partitions of the destination topic."""
+    fixed = parse_fixed_partition(mapping)
     if fixed is not None:
         return fixed + 1
     return source_partitions if mapping == SAME else 1
 
 
-def partitions_to_make(mapping: str, source_partitions: int) -> int:
-    """The number of partitions with which a new destination is created."""
-    return source_partitions if number(mapping) is None else least_partitions(mapping, source_partitions)
+def count_new_partitions(mapping: str, source_partitions: int) -> int:
+    """The number of partitions of a destination topic that reo creates."""
+    return source_partitions if parse_fixed_partition(mapping) is None else get_min_partitions(mapping, source_partitions)
 
 
 def validation_errors(mapping: str) -> Iterator[str]:
     """One message for each reason why the mapping cannot be used."""
-    if mapping in (SAME, KEY) or number(mapping) is not None:
+    if mapping in (SAME, KEY) or parse_fixed_partition(mapping) is not None:
         return
     if not FUNCTION.fullmatch(mapping):
         yield f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is expected"
         return
-    yield from (f"the mapping {mapping} cannot be used: {reason}" for reason in uncallable(mapping))
+    yield from (f"the mapping {mapping} cannot be used: {reason}" for reason in list_call_errors(mapping))
 
 
-def uncallable(text: str) -> Iterator[str]:
-    """Why the function of `module:function` cannot be called."""
+def list_call_errors(text: str) -> Iterator[str]:
+    """The reasons why the function of `module:function` cannot be called."""
     try:
-        if not callable(function(text)):
+        if not callable(load_function(text)):
             yield "it cannot be called"
     except ValueError as reason:
         yield str(reason)

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import migration, source_candidates, tables, topics
+from common import destination_settings, source_candidates, sync_settings, topics
 from common.errors import AccessRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster
 from common.routes import SAME, Route
@@ -52,8 +52,8 @@ def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
     stages = list(stages)
     beside: list[Command] = []
     if "deduplicator" in stages:
-        beside += ["offsets translate --apply"] if settings.text(migration.GROUPS) else []
-        beside += ["topics --apply"] if migration.synced_configs(settings) else []
+        beside += ["offsets translate --apply"] if settings.text(sync_settings.SYNC_GROUPS) else []
+        beside += ["topics --apply"] if sync_settings.list_synced_configs(settings) else []
     return [*(OF_STAGE[stage] for stage in stages), *beside]
 
 
@@ -132,8 +132,9 @@ class NeededPermission(NamedTuple):
 def find_missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[NeededPermission]:
     """What the clusters do not allow now, as far as they report it."""
     settings = source_candidates.select_answering(settings)
-    routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
-    rows = [NeededPermission(row, name) for row in list_needed(commands, tables.is_outside_kafka(settings)) for name in row.names(settings, routes, group)]
+    routes = topics.list_routes(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
+    rows = [NeededPermission(row, name) for row in list_needed(commands, destination_settings.is_outside_kafka(settings))
+            for name in row.names(settings, routes, group)]
     missing: list[NeededPermission] = []
     partitions: dict[str, int] = {}
     for cluster in (settings.source, settings.destination):

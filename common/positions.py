@@ -26,24 +26,24 @@ from common.routes import Place
 
 POLL_S = 5.0
 SILENCE_S = 60.0
-"""After which who reads a partition is told that nothing comes: a broker that is away, or a beginning behind the last stable offset."""
+"""A read that gets no record for this long fails: a broker does not answer, or the read begins behind the last stable offset."""
 FROM_BEGINNING = OFFSET_BEGINNING
 """For `read_visible`: the first offset that the partition has at the time of the read."""
 
 
 GROUPS_TOPIC = "__consumer_offsets"
-"""Kafka's own topic, which every cluster knows."""
+"""Kafka's internal topic, which exists in every cluster."""
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class GroupCommit:
     """A group's commit on one intermediate partition: the next intermediate offset, and the frontier in the metadata."""
 
     intermediate_offset: int
     frontier: Frontier
 
 
-class End(NamedTuple):
+class EndOffset(NamedTuple):
     """The end of a partition, and the epoch of its leader."""
 
     offset: int
@@ -60,40 +60,40 @@ def list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec,
     return {place: end.offset for place, end in _list_offsets(client, places, spec, committed_only, timeout_s).items()}
 
 
-def stable_ends(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, End]:
+def list_stable_ends(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, EndOffset]:
     """The last stable offset of each partition, with the epoch of its leader."""
     return _list_offsets(client, places, OffsetSpec.latest(), committed_only=True, timeout_s=timeout_s)
 
 
-def _list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, End]:
+def _list_offsets(client: AdminClient, places: Iterable[Place], spec: OffsetSpec, committed_only: bool, timeout_s: float) -> dict[Place, EndOffset]:
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    asked = {TopicPartition(*place): spec for place in places}
-    names = sorted({place.topic for place in asked})
+    requested = {TopicPartition(*place): spec for place in places}
+    names = sorted({place.topic for place in requested})
 
-    def ask() -> dict[Place, End]:
-        futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
+    def ask() -> dict[Place, EndOffset]:
+        futures = client.list_offsets(requested, isolation_level=isolation, request_timeout=timeout_s)
         try:
             return {Place(place.topic, place.partition): _parse_end(future.result()) for place, future in futures.items()}
         except KafkaException:
             refresh_metadata(client, names, timeout_s)
             raise
 
-    later = (ClusterUnreachable, TopicMissing)  # a client learns of an added partition a moment later
-    return ask_with_retries(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, later) if asked else {}
+    retriable = (ClusterUnreachable, TopicMissing)  # a client learns of an added partition a moment later
+    return ask_with_retries(f"reading the offsets of topic {', '.join(names)}", timeout_s, ask, retriable) if requested else {}
 
 
 def refresh_metadata(client: AdminClient, names: Iterable[str], timeout_s: float) -> None:
     """Refresh the client's metadata: the topics' partitions, leaders and leader epochs.
 
-    The client does not do it by itself when a broker answers that its metadata is outdated: after a change of the leader, every list_offsets was answered with
+    The client does not do it by itself when a broker answers that its metadata is outdated: after a leader change, every list_offsets failed with
     FENCED_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER (for 30 s, measured).
     """
     for name in names:
         client.list_topics(name, timeout_s)
 
 
-def _parse_end(result: ListOffsetsResultInfo) -> End:
-    return End(get_offset(result), result.leader_epoch)
+def _parse_end(result: ListOffsetsResultInfo) -> EndOffset:
+    return EndOffset(get_offset(result), result.leader_epoch)
 
 
 def get_offset(result: ListOffsetsResultInfo) -> int:
@@ -103,26 +103,26 @@ def get_offset(result: ListOffsetsResultInfo) -> int:
     return int(result.offset)
 
 
-def ends(client: AdminClient, places: Iterable[Place], committed_only: bool = False, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
+def list_end_offsets(client: AdminClient, places: Iterable[Place], committed_only: bool = False, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The end of each partition: its next offset."""
     return list_offsets(client, places, OffsetSpec.latest(), committed_only, timeout_s)
 
 
-def beginnings(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
+def list_beginning_offsets(client: AdminClient, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, int]:
     """The beginning of each partition: the first offset that it still has."""
     return list_offsets(client, places, OffsetSpec.earliest(), timeout_s=timeout_s)
 
 
 def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> dict[Place, int]:
-    """The end of each partition, read by a consumer in one request; a translated error unless every partition is answered.
+    """The end of each partition, read by a consumer in one request; raises a translated error when an answer is missing.
 
-    Without partitions the cluster is asked all the same: the caller wants to know whether it answers.
+    Without partitions it still sends a request, because the caller needs to know whether the cluster answers.
     """
-    asked = [TopicPartition(*place, OFFSET_END) for place in places]
+    requested = [TopicPartition(*place, OFFSET_END) for place in places]
     try:
-        if not asked:
+        if not requested:
             reader.list_topics(GROUPS_TOPIC, timeout_s)
-        answers = reader.offsets_for_times(asked, timeout_s) if asked else []
+        answers = reader.offsets_for_times(requested, timeout_s) if requested else []
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
@@ -131,41 +131,44 @@ def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> di
     return {Place(answer.topic, answer.partition): answer.offset for answer in answers}
 
 
-def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, Committed]:
+def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, GroupCommit]:
     """Read the group's commits; a partition without one is left out. It waits for offsets of an open transaction (KIP-447).
 
     Raises HangingTransaction or another translated error when no answer comes, and FrontierUnreadable when a commit was not
     written by reo.
     """
-    asked = [TopicPartition(*place) for place in places]
-    if not asked:
+    requested = [TopicPartition(*place) for place in places]
+    if not requested:
         return {}
-    doing = f"reading the frontier of group on topic {', '.join(sorted({place.topic for place in asked}))}"
+    operation = f"reading the frontier of group on topic {', '.join(sorted({place.topic for place in requested}))}"
     try:
-        answers = consumer.committed(asked, timeout=timeout_s)
+        answers = consumer.committed(requested, timeout=timeout_s)
     except KafkaException as failed:
-        raise translate(failed.args[0], doing) from None
+        raise translate(failed.args[0], operation) from None
     commits = {}
     for answer in answers:
         if answer.error is not None:
-            raise translate(answer.error, doing)
+            raise translate(answer.error, operation)
         if answer.offset >= 0:
             commits[Place(answer.topic, answer.partition)] = decode_commit(Place(answer.topic, answer.partition), answer.offset, answer.metadata)
     return commits
 
 
-def decode_commit(place: Place, intermediate_offset: int, metadata: str | None) -> Committed:
+def decode_commit(place: Place, intermediate_offset: int, metadata: str | None) -> GroupCommit:
     """FrontierUnreadable when the commit was not written by reo."""
     try:
-        return Committed(intermediate_offset, frontiers.decode(metadata))
+        return GroupCommit(intermediate_offset, frontiers.decode(metadata))
     except ValueError as reason:
         raise FrontierUnreadable(
-            f"the committed offset of {place} carries no frontier of reo ({reason}): another application commits with this group (then set application to a "
-            "name of its own), or its offsets were reset (stop the service; `reo recover` finds the frontier from the data)") from None
+            f"the committed offset of {place} carries no frontier of reo ({reason}): another application commits with this group (then set application to an "
+            "unused name), or its offsets were reset (stop the service; `reo recover` finds the frontier from the data)") from None
 
 
 def read_first_records(reader: Consumer, begins: Mapping[Place, int]) -> dict[Place, Consumed | None]:
-    """Read the first visible record of each partition from an offset on. None: there is none, or no longer; not in the result: no answer."""
+    """Read the first visible record of each partition from an offset on.
+
+    None: no record exists, or it was deleted. A partition that is missing in the result did not answer.
+    """
     records: dict[Place, Consumed | None] = {}
     if not begins:
         return records
@@ -188,7 +191,7 @@ def read_first_records(reader: Consumer, begins: Mapping[Place, int]) -> dict[Pl
     return records
 
 
-def newest_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
+def read_last_origins(reader: Consumer, ranges: Mapping[Place, tuple[int, int]]) -> dict[Place, Origin | ReadUpTo]:
     """Read the origin, or the read-up-to header, of each intermediate partition's last record; `ranges` are (beginning, end). Empty partitions are left out."""
     newest = read_first_records(reader, {place: end - 1 for place, (beginning, end) in ranges.items() if end > beginning})
     return {place: parse_read_up_to(message) or parse_origin(message) for place, message in newest.items() if message is not None}
@@ -231,9 +234,9 @@ def _raise_foreign_record(message: Consumed) -> Iterator[None]:
         raise foreign_record_error(f"the record on {message.topic()}-{message.partition()} at offset {message.offset()}: {reason}") from None
 
 
-def foreign_record_error(which: str) -> ForeignRecord:
+def foreign_record_error(record: str) -> ForeignRecord:
     """The error for a record of an intermediate topic."""
-    return ForeignRecord(f"{which}. Stage one did not write it: find out who writes to the intermediate topic, stop it, and skip the record with "
+    return ForeignRecord(f"{record}. Stage one did not write it: find out who writes to the intermediate topic, stop it, and skip the record with "
                          "kafka-delete-records.sh up to the offset after it; stage one writes again what is missing")
 
 
@@ -245,9 +248,9 @@ def read_visible(reader: Consumer, begins: Mapping[Place, int], silence_s: float
 
 
 def read_batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float = SILENCE_S) -> Generator[list[Consumed]]:
-    """The same in lists of 1 to 1,000 records, for callers that read millions.
+    """As `read_visible`, in lists of 1 to 1,000 records, for callers that read millions.
 
-    The reader must report partition ends (`kafka_clients.reader`): offsets are no measure, because they also count markers and
+    The reader must report partition ends (`kafka_clients.reader`): offsets cannot tell the end, because they also count markers and
     aborted records.
     """
     if not begins:

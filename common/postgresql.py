@@ -19,11 +19,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import machine
+from common.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
 from common.probe import Probe
 from common.pulse import Pulse
 from common.settings import Settings
-from common.tables import CONNECTION, FRONTIERS, SCHEMA
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -97,12 +97,12 @@ def check(settings: Settings) -> None:
 
 def table(settings: Settings, name: str) -> sql.Identifier:
     """The table of a destination topic, quoted."""
-    return sql.Identifier(settings.text(SCHEMA), name)
+    return sql.Identifier(settings.text(POSTGRESQL_SCHEMA), name)
 
 
 def frontiers(settings: Settings) -> sql.Identifier:
     """The table of the frontiers, quoted."""
-    return table(settings, FRONTIERS)
+    return table(settings, FRONTIER_TABLE)
 
 
 def is_there(session: Session, name: sql.Identifier) -> bool:
@@ -115,7 +115,7 @@ def _parameters(settings: Settings, role: str) -> dict[str, Any]:
     """The connection string wins, except for parameters that reo depends on. `read-write` finds the primary among several hosts."""
     defaults = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
     name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
-    return defaults | conninfo_to_dict(settings.text(CONNECTION)) | {"application_name": name, "client_encoding": "UTF8"}
+    return defaults | conninfo_to_dict(settings.text(POSTGRESQL)) | {"application_name": name, "client_encoding": "UTF8"}
 
 
 def _prepare(session: Session, timeout_ms: int) -> None:
@@ -129,12 +129,12 @@ def _prepare(session: Session, timeout_ms: int) -> None:
 def _translate_connection_error(settings: Settings, failed: psycopg.Error) -> ReoError:
     """The typed error for a failed connection. It never contains the password, whoever wrote the message."""
     reason = " ".join(str(failed).split())
-    password = conninfo_to_dict(settings.text(CONNECTION)).get("password")
+    password = conninfo_to_dict(settings.text(POSTGRESQL)).get("password")
     if password and str(password) in reason:
         reason = type(failed).__name__
     if REFUSED.search(reason):
-        return AccessRefused(f"the database refused the connection: {reason}. Check {CONNECTION} and what the server allows (pg_hba.conf)")
-    return ClusterUnreachable(f"the database does not answer: {reason}. Check {CONNECTION}, and that the server runs and can be reached from here")
+        return AccessRefused(f"the database refused the connection: {reason}. Check {POSTGRESQL} and what the server allows (pg_hba.conf)")
+    return ClusterUnreachable(f"the database does not answer: {reason}. Check {POSTGRESQL}, and that the server runs and can be reached from here")
 
 
 def translate(failed: psycopg.Error, doing: str) -> ReoError:
@@ -142,7 +142,7 @@ def translate(failed: psycopg.Error, doing: str) -> ReoError:
     message = failed.diag.message_primary or " ".join(str(failed).split())
     text = f"{doing}: {message} ({failed.sqlstate or type(failed).__name__})"
     if isinstance(failed, errors.InsufficientPrivilege):
-        return AccessRefused(f"{text}. Grant it to the user of {CONNECTION}")
+        return AccessRefused(f"{text}. Grant it to the user of {POSTGRESQL}")
     if isinstance(failed, errors.UniqueViolation):
         return ForeignWriter(f"{text} {failed.diag.message_detail or ''} Somebody else writes to the table: stop the other writer; then copy to a new "
                              "destination.topic, or delete these rows")
@@ -151,7 +151,7 @@ def translate(failed: psycopg.Error, doing: str) -> ReoError:
     if isinstance(failed, errors.UndefinedTable):
         return StageFailed(f"{text}. The next start creates it again, and copies from the beginning")
     if isinstance(failed, errors.InvalidSchemaName):
-        return TopicsUnfit(f"{text}. Create it, or correct {SCHEMA}")
+        return TopicsUnfit(f"{text}. Create it, or correct {POSTGRESQL_SCHEMA}")
     if isinstance(failed, psycopg.OperationalError | psycopg.InterfaceError) or (failed.sqlstate or "").startswith("25"):
         return ClusterUnreachable(text)
     if isinstance(failed, psycopg.ProgrammingError | psycopg.NotSupportedError):

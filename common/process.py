@@ -27,10 +27,10 @@ def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Se
     try:
         loaded = loaded or settings.load(os.environ)
     except SettingsInvalid as error:  # how a log line looks is a setting too
-        logs.without_settings(stage, error, error.exit_code)
+        logs.report_settings_error(stage, error, error.exit_code)
         return error.exit_code
     try:
-        logs.set_up(loaded, stage)
+        logs.configure_logging(loaded, stage)
         for line in loaded.list_warnings():
             log.warning(line)
         return work(loaded, stop.is_set) or 0

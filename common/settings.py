@@ -26,20 +26,20 @@ import orjson
 
 from common import (
     client_options,
+    destination_settings,
     filters,
-    migration,
-    mirror_names,
     rules,
     settings_file,
     settings_sources,
     source_clusters,
     spark_options,
     start_at,
-    tables,
+    sync_settings,
+    topic_mirror_variables,
 )
-from common.candidate_names import CANDIDATES_MAX, candidate_name
+from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
 from common.errors import SettingsInvalid
-from common.names_not_taken import list_not_taken
+from common.ignored_variables import list_ignored
 from common.routes import Route
 from common.security import Security
 from common.settings_sources import FILE_VARIABLE, RawSettings
@@ -85,11 +85,11 @@ class Settings:
 
     def own_settings(self, number: int) -> dict[str, str]:
         """The TLS and SASL settings of one source candidate alone, by the last part of their names; empty ones are not set."""
-        return {field.name: self.text(candidate_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
+        return {field.name: self.text(candidate_setting_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
 
     def on(self, source: Cluster) -> Settings:
         """The same settings with one of the `sources` as the only one: what is its own alone is what all have."""
-        own_options = self.options(candidate_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
+        own_options = self.options(candidate_setting_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
         return Settings(self.values | {setting.name: {} if setting.kind == "options" else "" for setting in SETTINGS if setting.candidate} | {
             "source.bootstrap_servers": source.bootstrap_servers, OPTIONS: self.options(OPTIONS) | own_options,
             **{f"source.{field.name}": getattr(source.security, field.name) for field in fields(Security)}}, self.given_by)
@@ -124,39 +124,39 @@ class Settings:
 
     def unsafe(self) -> list[str]:
         """The warnings that every process logs."""
-        return [line for name in client_options.TABLES for line in client_options.unsafe(name, self.options(name))]
+        return [line for name in client_options.OPTION_TABLES for line in client_options.list_unsafe_options(name, self.options(name))]
 
     def as_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""
-        options = {client_options.variable(name, option): value for name in client_options.TABLES for option, value in self.options(name).items()}
+        options = {client_options.get_variable(name, option): value for name in client_options.OPTION_TABLES for option, value in self.options(name).items()}
         return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
 
 
 def is_ours(variable: str) -> bool:
     """Whether an environment variable sets a setting; a child process gets `Settings.as_environment` instead."""
-    return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in mirror_names.VARIABLES
-            or client_options.of_variable(variable) is not None)
+    return (variable in BY_ENVIRONMENT or variable in SECRETS or variable == FILE_VARIABLE or variable in topic_mirror_variables.VARIABLES
+            or client_options.parse_variable(variable) is not None)
 
 
 def load(environment: Mapping[str, str], files: str | Sequence[str] | None = None, arguments: Mapping[str, str] | None = None) -> Settings:
     """Read and check all settings; SettingsInvalid lists every error. Of several `files` the later ones win, name by name."""
     raw = settings_sources.read_all(environment, [files] if isinstance(files, str) else files or (), arguments or {})
-    values = {setting.name: _value(setting, raw, mirror_names.hint(environment)) for setting in SETTINGS}
+    values = {setting.name: _value(setting, raw, topic_mirror_variables.describe_missing(environment)) for setting in SETTINGS}
     if not values["source.topic"] and not values["topics"] and not raw.unreadable_file:
-        raw.fail("source.topic", f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{mirror_names.hint(environment)}: what to copy, or "
-                                 "REO_TOPICS for several")
+        raw.fail("source.topic", f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{topic_mirror_variables.describe_missing(environment)}: "
+                                 "what to copy, or REO_TOPICS for several")
     checked = {name: "" if value is None else value for name, value in values.items()}
     if not raw.unreadable_file:
         raw.errors.extend(_spell_contradictions(Settings(checked), raw))
     if raw.errors:
         raise SettingsInvalid("\n  ".join([f"{len(raw.errors)} setting(s) are wrong:", *raw.errors]))
-    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_not_taken(environment))
+    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_ignored(environment))
 
 
 def _spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
     """What contradicts itself, but for what only follows from a setting that is wrong by itself."""
-    for error in dict.fromkeys(_contradictions(settings, raw.wrong)):
-        if raw.wrong.isdisjoint(find_names(error)):
+    for error in dict.fromkeys(_contradictions(settings, raw.invalid)):
+        if raw.invalid.isdisjoint(find_names(error)):
             yield spell(error, raw.values, bool(raw.files))
 
 
@@ -165,7 +165,7 @@ def _options(name: str, raw: RawSettings) -> dict[str, str]:
     for key, setting in raw.values.items():
         if key.startswith(f"{name}."):
             try:
-                found[key.removeprefix(f"{name}.")] = client_options.text(setting.value)
+                found[key.removeprefix(f"{name}.")] = client_options.to_text(setting.value)
             except ValueError as reason:
                 raw.errors.append(f"{setting.where}: {reason}")
     return found
@@ -190,7 +190,7 @@ def _convert(setting: Setting, given: Any) -> Value:
     if setting.kind in ("secret", "object"):
         return _checked_secret(given) if setting.kind == "secret" else _json_object(given)
     free = setting.kind == "text" and not setting.choices
-    text = (settings_file.text(given) if free else str(given)).strip()
+    text = (settings_file.to_text(given) if free else str(given)).strip()
     if not text.isprintable():  # a client's configuration and a child's environment take neither NUL nor what is no UTF-8
         raise ValueError(f"printable characters are expected, not {text!r}")
     if setting.kind == "flag":
@@ -198,8 +198,8 @@ def _convert(setting: Setting, given: Any) -> Value:
             raise ValueError(f"true or false is expected, not {text!r}")
         return FLAGS[text.lower()]
     if setting.kind == "integer":
-        if not re.fullmatch(r"-?[0-9]{1,12}", text) or not setting.least <= int(text) <= setting.most:
-            raise ValueError(f"a whole number from {setting.least} to {setting.most} is expected, not {text!r}")
+        if not re.fullmatch(r"-?[0-9]{1,12}", text) or not setting.minimum <= int(text) <= setting.maximum:
+            raise ValueError(f"a whole number from {setting.minimum} to {setting.maximum} is expected, not {text!r}")
         return int(text)
     if setting.kind == "start":
         start_at.parse(text)
@@ -234,11 +234,11 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     """One message for each, with the settings by their dotted names. What the topics' names contradict is unknown when one of them is `wrong`."""
     if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
         yield from _wrong_routes(settings)
-    for name in client_options.TABLES:
-        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.SWITCH]))
+    for name in client_options.OPTION_TABLES:
+        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.ALLOW_UNSAFE]))
     for cluster in (*settings.sources, settings.destination):
         has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
-        yield from cluster.security.validation_errors(candidate_name(cluster.number, "") if has_own else f"{cluster.name}.")
+        yield from cluster.security.validation_errors(candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}.")
     yield from _unused_candidates(settings)
     for cluster in (*settings.sources, settings.destination):
         yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
@@ -247,8 +247,8 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
     yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
-    yield from tables.validation_errors(settings)
-    yield from migration.validation_errors(settings)
+    yield from destination_settings.validation_errors(settings)
+    yield from sync_settings.validation_errors(settings)
     yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
     if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"

@@ -1,8 +1,8 @@
-"""Where settings come from: files, the environment, kafka-topic-mirror's variables, the command line; each value with the
-name under which the user gave it. Nothing is converted here (`common.settings`).
+"""The sources of settings: files, the environment, kafka-topic-mirror's variables, the command line. Each value keeps the name
+under which the user set it. `common.settings` converts the values.
 
-An error is a line in `errors`; the setting that it is about is in `wrong`, so that what follows from the error alone is not
-reported as well: of a secret's file that is missing, not that the secret is missing too.
+An error is a line in `errors`, and its setting is in `invalid`, so that consequences of the error are not reported too:
+when the file of a secret does not exist, nothing says that the secret is missing.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from common import client_options, mirror_names, points, settings_file
-from common.candidate_names import CANDIDATE
+from common import client_options, failpoints, settings_file, topic_mirror_variables
+from common.candidate_settings import CANDIDATE_TABLE
 from common.nearest import suggest
 from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS
 
 FILE_VARIABLE = "REO_SETTINGS_FILE"
 """Names the settings files, separated by `:`; a later file wins over an earlier one."""
-OURS = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
-FROM_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
-NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *points.VARIABLES})
-"""Variables with our prefix that are not settings of a copy: the file, where the image keeps Spark's connector, where a test wants a process to die."""
+REO_VARIABLE = re.compile(r"(REO|KAFKA_CLUSTERS|KAFKA_CONFIG)_")
+KUBERNETES_VARIABLE = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP)(_\w+)?)")
+NOT_SETTINGS = frozenset({FILE_VARIABLE, "REO_JARS", *failpoints.VARIABLES})
+"""Variables with our prefix that are not settings: the settings file, the folder of Spark's jars in the image, the failpoints."""
 OPTIONS_OF_ARGUMENTS = {"stop_at_end": "--stop-at-end", "source.mode": "--mode"}
-"""The command line's other settings are names of topics, from `--topic`."""
+"""Other settings from the command line are topics, from `--topic`."""
 
 
 class RawSetting(NamedTuple):
-    """A value as it was given."""
+    """A value as the user set it."""
 
     where: str
     """A variable, a file and a name in it, or an option of the command line."""
@@ -44,27 +44,27 @@ class RawSettings:
 
     values: dict[str, RawSetting] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
-    wrong: set[str] = field(default_factory=set)
+    invalid: set[str] = field(default_factory=set)
     files: Sequence[str] = ()
     topics: dict[str, Any] = field(default_factory=dict)
     """The tables `[topics]` of all files: source topic or pattern → destination."""
     unreadable_file: bool = False
-    """Then it is unknown what is missing, and what contradicts what."""
+    """Whether a file could not be read; then missing and contradictory settings are not reported."""
 
     def fail(self, name: str, error: str) -> None:
         """Report an error of this setting."""
-        self.wrong.add(name)
+        self.invalid.add(name)
         self.errors.append(error)
 
 
 def read_all(environment: Mapping[str, str], files: Sequence[str], arguments: Mapping[str, str]) -> RawSettings:
-    """The values of all sources; without `files`, those that the environment names."""
+    """Read the values of all sources. Without `files`, the files that the environment names."""
     files = files or list(filter(None, environment.get(FILE_VARIABLE, "").split(os.pathsep)))
     raw = RawSettings(files=files)
     for file in files:
         _read_file(file, raw)
     raw.values |= _read_environment(environment, raw)
-    _read_mirrors(environment, raw)
+    _read_topic_mirror_variables(environment, raw)
     for name, text in arguments.items():
         raw.values[name] = RawSetting(OPTIONS_OF_ARGUMENTS.get(name, "--topic"), text)
     return raw
@@ -72,13 +72,13 @@ def read_all(environment: Mapping[str, str], files: Sequence[str], arguments: Ma
 
 def _read_file(file: str, raw: RawSettings) -> None:
     try:
-        given = settings_file.read(file)
+        file_values = settings_file.read_file(file)
     except ValueError as reason:
         raw.unreadable_file = True
         raw.errors.append(f"{file}: {reason}")
         return
-    for name, value in _expand_candidates(given):
-        table = name if name in client_options.TABLES else next((table for table in client_options.TABLES if name.startswith(f"{table}.")), "")
+    for name, value in _expand_candidates(file_values):
+        table = name if name in client_options.OPTION_TABLES else next((table for table in client_options.OPTION_TABLES if name.startswith(f"{table}.")), "")
         if table:
             _read_options(file, table, {name.removeprefix(f"{table}."): value} if name != table else value, raw)
         elif name in BY_NAME:
@@ -91,54 +91,54 @@ def _read_file(file: str, raw: RawSettings) -> None:
             raw.errors.append(f"{file}: unknown setting {name}{suggest(name, BY_NAME)}")
 
 
-def _expand_candidates(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """A candidate's table is one level deeper than the others."""
-    for name, value in given.items():
-        if CANDIDATE.fullmatch(name) and isinstance(value, Mapping):
+def _expand_candidates(file_values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Flatten the tables of candidates, which are one level deeper than the others."""
+    for name, value in file_values.items():
+        if CANDIDATE_TABLE.fullmatch(name) and isinstance(value, Mapping):
             yield from ((f"{name}.{str(key).lower()}", inner) for key, inner in value.items())
         else:
             yield name, value
 
 
-def _read_options(file: str, table: str, given: object, raw: RawSettings) -> None:
-    """Each option under a name of its own, so that the environment can replace one and leave the others."""
+def _read_options(file: str, table: str, options: object, raw: RawSettings) -> None:
+    """Each option has its own name, so that the environment can override one of them."""
     try:
-        for option, value in client_options.flattened(given):
+        for option, value in client_options.flatten(options):
             raw.values[f"{table}.{option}"] = RawSetting(f"{file}: {table}.{option}", value, in_file=True)
     except ValueError as reason:
         raw.errors.append(f"{file}: {table}: {reason}")
 
 
 def _read_environment(environment: Mapping[str, str], raw: RawSettings) -> dict[str, RawSetting]:
-    found: dict[str, RawSetting] = {}
+    values: dict[str, RawSetting] = {}
     for variable, text in environment.items():
         setting = BY_ENVIRONMENT.get(variable)
         if variable in SECRETS:
             setting, text = SECRETS[variable], _read_secret(variable, text, raw)  # noqa: PLW2901
-        option = client_options.of_variable(variable)
+        option = client_options.parse_variable(variable)
         if option is not None:
-            found[".".join(option)] = RawSetting(variable, text)
+            values[".".join(option)] = RawSetting(variable, text)
         elif setting is None:
-            if OURS.match(variable) and variable not in NOT_SETTINGS and not FROM_KUBERNETES.fullmatch(variable):
+            if REO_VARIABLE.match(variable) and variable not in NOT_SETTINGS and not KUBERNETES_VARIABLE.fullmatch(variable):
                 raw.errors.append(f"{variable}: unknown setting{suggest(variable, BY_ENVIRONMENT)}")
-        elif setting.name in found and found[setting.name].value != text:
-            raw.fail(setting.name, f"{variable} and {found[setting.name].where} name the same setting and contradict each other")
+        elif setting.name in values and values[setting.name].value != text:
+            raw.fail(setting.name, f"{variable} and {values[setting.name].where} name the same setting and contradict each other")
         else:
-            found[setting.name] = RawSetting(variable, text)
-    return found
+            values[setting.name] = RawSetting(variable, text)
+    return values
 
 
-def _read_mirrors(environment: Mapping[str, str], raw: RawSettings) -> None:
-    """Add kafka-topic-mirror's variables: they may repeat a value that is set otherwise, and never override it."""
-    for variable, name, text in mirror_names.given(environment, raw.errors):
-        where, given, _ = raw.values.setdefault(name, RawSetting(variable, text))
-        if (",".join(map(str, given)) if isinstance(given, list) else str(given)) != text:
-            raw.fail(name, f"{variable} and {where} name the same setting and contradict each other: take one away. (Names without prefix are "
-                           f"kafka-topic-mirror's when {' and '.join(mirror_names.SIGNATURE)} are both set)")
+def _read_topic_mirror_variables(environment: Mapping[str, str], raw: RawSettings) -> None:
+    """Add kafka-topic-mirror's variables: they can repeat a value from another source, and never override it."""
+    for variable, name, text in topic_mirror_variables.translate_variables(environment, raw.errors):
+        where, value, _ = raw.values.setdefault(name, RawSetting(variable, text))
+        if (",".join(map(str, value)) if isinstance(value, list) else str(value)) != text:
+            raw.fail(name, f"{variable} and {where} name the same setting and contradict each other: remove one. (Names without a prefix are "
+                           f"kafka-topic-mirror's when {' and '.join(topic_mirror_variables.REQUIRED_VARIABLES)} are both set)")
 
 
 def _read_secret(variable: str, file: str, raw: RawSettings) -> str:
-    """The content of the file, without the last line end, which editors and `echo` add."""
+    """The content of the file, without the final newline, which editors and `echo` add."""
     try:
         return Path(file).read_text().removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as failed:

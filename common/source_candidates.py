@@ -50,10 +50,11 @@ def take_snapshot(settings: Settings, known: SourceTopics | None = None) -> Sour
     timeout_s = request_timeout_s(settings)
     try:
         client = admin(settings.source, settings)  # each thread needs its own
-        sources = known if known is not None else topics.sources(settings, client, timeout_s)
+        sources = known if known is not None else topics.describe_sources(settings, client, timeout_s)
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        return SourceSnapshot(settings, sources, positions.beginnings(client, places, timeout_s), positions.ends(client, places, timeout_s=timeout_s),
-                              positions.ends(client, places, committed_only=True, timeout_s=timeout_s))
+        return SourceSnapshot(settings, sources, positions.list_beginning_offsets(client, places, timeout_s),
+                              positions.list_end_offsets(client, places, timeout_s=timeout_s),
+                              positions.list_end_offsets(client, places, committed_only=True, timeout_s=timeout_s))
     except ReoError as failed:
         SOURCE_ERRORS.labels(settings.source.bootstrap_servers, type(failed).__name__).inc()
         return failed

@@ -35,7 +35,7 @@ SYNCABLE = ("cleanup.policy", "compression.type", "delete.retention.ms", "max.co
             "min.compaction.lag.ms", "min.insync.replicas", "retention.bytes", "retention.ms", "segment.bytes", "segment.ms")
 """What `topics.sync` can name: configurations that mean the same on every cluster, and do not stop a copy."""
 Entries = Mapping[str, Any]
-"""A topic's configuration as `topics.all_config` reads it: name → ConfigEntry."""
+"""A topic's configuration as `topics.describe_config` reads it: name → ConfigEntry."""
 
 
 def own(entries: Entries) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from common import machine, tables
+from common import destination_settings, machine
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import Place, Route
@@ -40,7 +40,7 @@ def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | N
         return "deduplicator.compiled is no"
     if settings.text("filter.function") or settings.text("provenance.header"):
         return "filter.function and provenance.header are applied in Python"
-    if tables.is_outside_kafka(settings):
+    if destination_settings.is_outside_kafka(settings):
         return "the destination is not a topic"
     if not all(route.is_one_to_one for route in routes):
         return "a route is not one to one"

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from common import points
+from common import failpoints
 from common.errors import DestinationTruncated, StageFailed
 from common.metrics import QUEUE_FULL
 from common.routes import Place, Route
@@ -161,7 +161,7 @@ class KafkaDestination:
         """Send the offsets; DestinationTruncated when a record was delivered at an offset that is not possible."""
         producer = self.producers.current
         producer.send_offsets(offsets(), member)
-        points.at("two: offsets sent")
+        failpoints.hit("two: offsets sent")
         producer.flush()
         for place, offset in self._delivered.items():
             check_delivered_offset(place, self.outputs[place], offset)
@@ -170,7 +170,7 @@ class KafkaDestination:
 
     def start_commit(self) -> None:
         """Send EndTxn."""
-        points.soon_after("two: committing")
+        failpoints.hit_soon("two: committing")
         self.producers.start_commit()
 
     def finish_commit(self) -> None:

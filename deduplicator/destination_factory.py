@@ -7,7 +7,7 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import tables, topics
+from common import destination_settings, topics
 from common.kafka_clients import LossCounter, transactional_producer
 from common.routes import Route
 from common.settings import Settings
@@ -23,13 +23,13 @@ BATCH_BYTES_MAX = 1_048_588
 def build_destination(settings: Settings, number: int, routes: Mapping[str, Route], consumer_group: ConsumerGroup,
                       commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
     """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
-    if tables.named(settings):
+    if destination_settings.is_postgresql(settings):
         from deduplicator.postgresql import PostgresqlDestination
         from deduplicator.table_frontier_store import TableFrontierStore
 
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
         return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
-    if settings.text(tables.OWN):
+    if settings.text(destination_settings.DESTINATION_CLASS):
         from deduplicator.own_destination import OwnDestination, OwnFrontierStore
 
         own_store = OwnFrontierStore(settings, routes, consumer_group)
@@ -52,5 +52,5 @@ def _producers(settings: Settings, number: int, routes: Collection[Route], consu
 
 
 def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
-    limits = (topics.bytes_max(consumer_group.admin, consumer_group.settings.destination, route.destination_topic) for route in routes)
+    limits = (topics.get_message_bytes_max(consumer_group.admin, consumer_group.settings.destination, route.destination_topic) for route in routes)
     return min(limits, default=BATCH_BYTES_MAX)

@@ -19,7 +19,7 @@ from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnre
 from common.frontier import Frontier
 from common.group import Group, commit_reader
 from common.kafka_clients import admin, reader
-from common.positions import Committed
+from common.positions import GroupCommit
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
@@ -40,7 +40,7 @@ class TransactionUndecided(Exception):
 class LoadedFrontiers(NamedTuple):
     """The frontiers of some intermediate topics."""
 
-    commits: dict[Place, Committed]
+    commits: dict[Place, GroupCommit]
     """Of all partitions of these topics that have a commit."""
     to_commit_again: AbstractSet[Place]
     """Those of the requested partitions that have to be committed again unchanged, before anything else."""
@@ -100,7 +100,7 @@ class ConsumerGroup:
                 log.warning("whether the group has frontiers cannot be read yet: %s", unreachable)
                 machine.sleep(0.2)
 
-    def load_commits(self, names: Collection[str], own: Collection[Place] = ()) -> dict[Place, Committed]:
+    def load_commits(self, names: Collection[str], own: Collection[Place] = ()) -> dict[Place, GroupCommit]:
         """Every commit of the group on these intermediate topics.
 
         TransactionUndecided while a transaction with a commit for one of its `own` partitions is open, which this worker takes over. The commits of other
@@ -156,7 +156,7 @@ class KafkaFrontierStore:
 
     def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
         """From the brokers."""
-        return positions.ends(self.consumer_group.admin, outputs)
+        return positions.list_end_offsets(self.consumer_group.admin, outputs)
 
     def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """No record is called missing while a transaction is undecided.
@@ -165,13 +165,13 @@ class KafkaFrontierStore:
         """
         client = self.consumer_group.admin
         names = {place.topic for place in frontiers}
-        compacted = {name for name in names if topics.compacted(client, self.consumer_group.settings.destination, name)}
+        compacted = {name for name in names if topics.is_compacted(client, self.consumer_group.settings.destination, name)}
         while True:
             self.consumer_group.pulse.beat()
             decided = True
             try:
-                beginnings, ends = (list_offsets(client, frontiers) for list_offsets in (positions.beginnings, positions.ends))
-                decided = positions.ends(client, frontiers, committed_only=True) == ends
+                beginnings, ends = (list_offsets(client, frontiers) for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets))
+                decided = positions.list_end_offsets(client, frontiers, committed_only=True) == ends
                 return check_destination(self.consumer_group.reader, reset_uncounted(frontiers, ends), beginnings, ends, compacted,
                                          self.consumer_group.pulse.beat)
             except ClusterUnreachable as unreachable:
@@ -200,7 +200,7 @@ def reset_uncounted(frontiers: Mapping[Place, Frontier], ends: Mapping[Place, in
     return counted
 
 
-def merge_group_commits(group_commits: Mapping[Place, Committed], stored: Mapping[Place, tuple[int, str]], partitions: Collection[Place], identity: str,
+def merge_group_commits(group_commits: Mapping[Place, GroupCommit], stored: Mapping[Place, tuple[int, str]], partitions: Collection[Place], identity: str,
                         ) -> LoadedFrontiers:
     """The frontiers that are stored with the records outside of Kafka, by intermediate partition, compared with the group's commits, which repeat them.
 
@@ -208,17 +208,17 @@ def merge_group_commits(group_commits: Mapping[Place, Committed], stored: Mappin
     """
     commits, to_commit_again = dict(group_commits), set[Place]()
     for place, (next_offset, text) in stored.items():
-        committed = Committed(next_offset, _decode(place, text))
+        committed = GroupCommit(next_offset, _decode(place, text))
         in_group = group_commits.get(place)
         if in_group is None:  # commits are deleted with their topic: the stored offset may be one of a deleted topic
-            committed = Committed(-1, committed.frontier)
+            committed = GroupCommit(-1, committed.frontier)
         elif place in partitions:
             _check_not_set_back(place, committed.frontier, in_group.frontier, identity)
         if in_group != committed:
             to_commit_again.add(place)
         commits[place] = committed
     for place in commits.keys() - stored.keys():  # of deleted tables, or of an earlier destination: they only show that there was a copy
-        commits[place] = Committed(-1, replace(commits[place].frontier, destination_topic_id=""))
+        commits[place] = GroupCommit(-1, replace(commits[place].frontier, destination_topic_id=""))
     return LoadedFrontiers(commits, to_commit_again & set(partitions))
 
 

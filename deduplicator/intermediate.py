@@ -22,7 +22,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from common import machine, points
+from common import failpoints, machine
 from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
@@ -202,7 +202,7 @@ class Intermediate:
         log.info("%s are %s", places, event)
         REBALANCES.labels(event).inc()
         self.partitions.on_revoked(places)
-        points.at("two: partitions gone")
+        failpoints.hit("two: partitions gone")
         if self.incremental:
             consumer.incremental_unassign([TopicPartition(*place) for place in places if place in self.fetched_partitions])
             self.fetched_partitions.difference_update(places)

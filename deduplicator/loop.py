@@ -26,7 +26,7 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import machine, mapping, points, tables
+from common import destination_settings, failpoints, machine, mapping
 from common.errors import RecordRefused
 from common.metrics import REREADS
 from common.pulse import Pulse
@@ -74,7 +74,7 @@ class Loop:
         """Whether the last transaction was not committed."""
         transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
         self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
-        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings)
+        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings)
         self.record_filter = record_filter
         functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
@@ -87,12 +87,12 @@ class Loop:
             wait_s = NEXT_RECORD_S if self.started_commit else WAIT_S
             size = self.transaction_size
             for messages in self.intermediate.consume_batches(size.records, size.consume_seconds_max, self.batch_max, wait_s):
-                points.at("two: consumed")
+                failpoints.hit("two: consumed")
                 self.decide(messages)
                 self.pulse.beat()
             self._forget_revoked()
             if self.work:
-                points.at("two: decided")
+                failpoints.hit("two: decided")
                 self.run_transaction()
             if finish or not self.work or self.partitions.waiting or self.has_failed:
                 self.finish_commit()
@@ -147,10 +147,10 @@ class Loop:
         began_at = machine.monotonic()
         member = self.intermediate.get_group_metadata()
         self.destination.begin()
-        points.at("two: begun")
+        failpoints.hit("two: begun")
         try:
             written = {place: self._write_partition(place, work) for place, work in self.work.items()}
-            points.at("two: written")
+            failpoints.hit("two: written")
             next_states = {place: self._build_next_state(place, work) for place, work in self.work.items()}
             self._prepare_commit(next_states, member)
             self.finish_commit()
@@ -181,7 +181,7 @@ class Loop:
             self.work = {}  # it was decided on top of that transaction
             self.transaction_size.on_failed(started.consumed)
             raise TransactionFailed(str(failed)) from None
-        points.at("two: committed")
+        failpoints.hit("two: committed")
         self.has_failed = False
         self.transaction_size.on_committed(started.consumed, machine.monotonic() - started.began_at)
         started.report(self.routes, self.partitions.assigned)
@@ -201,7 +201,7 @@ class Loop:
                 except TransactionUndecided as undecided:
                     log.info("waiting for a transaction: %s", undecided)
                     return
-                points.at("two: frontier read")
+                failpoints.hit("two: frontier read")
                 self.destination.outputs.update(self.starting.outputs)
             try:
                 self._commit_first_frontiers(self.starting)
@@ -224,7 +224,7 @@ class Loop:
             self._prepare_commit({place: start.assigned[place] for place in start.to_commit}, member)
             self.destination.start_commit()
             self.destination.finish_commit()
-            points.at("two: first frontier made")
+            failpoints.hit("two: first frontier made")
             start.to_commit = self.starter.raise_epochs_again(start) if start.epoch_raised else []
 
     def _forget_revoked(self) -> None:

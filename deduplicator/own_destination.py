@@ -1,15 +1,15 @@
-"""A destination of a user's own (`destination.class`): a class that stores records and positions together, atomically.
+"""A user's own destination (`destination.class`): a class that stores records and positions together, atomically.
 
-`Store` is all that such a class has to be, and all of exactly once that it has to do: it commits the records of a round and
-the positions behind them in one step, and it refuses that step to a worker from which another one has taken a partition over.
-The rest is done here, as for PostgreSQL: the position has the frontier in it, is compared with the group's commit at every
+`Store` is the interface of such a class. For exactly once it must do two things: it commits the records of a round and
+the positions behind them in one step, and it refuses that step to a worker when another worker has taken one of its partitions over.
+This module does the rest, as for PostgreSQL: the position contains the frontier, is compared with the group's commit at every
 start, and is committed for the group afterwards, where stage one and the commands read it.
 
     take_over(partitions)          this worker owns them now; a commit of an earlier owner fails from here on
     last_source_offset(partition)  of the records that are stored, to see whether somebody else has written or deleted some
     commit(records, positions)     all or nothing
 
-A call that takes long is waited for; one that takes longer than the watchdog's limit (`reo.health.SILENT_S`) ends the process.
+reo waits for a slow call; a call that takes longer than the watchdog's limit (`reo.health.SILENT_S`) ends the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 from confluent_kafka import TopicPartition
 
-from common import machine, points, tables, topics
+from common import destination_settings, failpoints, machine, topics
 from common.errors import DestinationTruncated, Fenced, ForeignWriter, SettingsInvalid
 from common.frontier import Frontier
 from common.metrics import TRANSACTIONS
@@ -36,7 +36,7 @@ from deduplicator.unwrap import Record
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
-PAUSE_S = 0.5
+RETRY_INTERVAL_S = 0.5
 
 
 class Unavailable(Exception):
@@ -48,7 +48,7 @@ class NotOwner(Exception):
 
 
 class StoredRecord(NamedTuple):
-    """A record of the source. `topic` is the destination's name of it; no two records have the same topic, partition and source offset."""
+    """A record of the source. `topic` is the destination topic; no two records have the same topic, partition and source offset."""
 
     topic: str
     partition: int
@@ -60,14 +60,14 @@ class StoredRecord(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far an intermediate partition is copied: an offset and a text of reo's, to be stored and given back unchanged."""
+    """How far an intermediate partition is copied: an offset and a text of reo's, to be stored and returned unchanged."""
 
     next_offset: int
     frontier: str
 
 
 class Store(Protocol):
-    """What a class that `destination.class` names has to be. Each worker has one instance, and calls it in one thread."""
+    """The interface of the class that `destination.class` names. Each worker has one instance, and calls it in one thread."""
 
     def __init__(self, application: str, options: Mapping[str, Any]) -> None:
         """`application` keeps several copies in one store apart; `options` are `destination.options`."""
@@ -92,15 +92,16 @@ class Store(Protocol):
 
 
 def load_store(settings: Settings) -> Store:
-    """An instance of the class; SettingsInvalid when it cannot be made."""
-    module, _, name = settings.text(tables.OWN).partition(":")
-    options = orjson.loads(settings.text(tables.OPTIONS) or "{}")
+    """An instance of the class; SettingsInvalid when it cannot be created."""
+    module, _, name = settings.text(destination_settings.DESTINATION_CLASS).partition(":")
+    options = orjson.loads(settings.text(destination_settings.DESTINATION_OPTIONS) or "{}")
     try:
         store: Store = getattr(importlib.import_module(module), name)(settings.application, options)
     except Unavailable:
         raise
     except Exception as failed:  # an import, and a user's class, can raise anything
-        raise SettingsInvalid(f"{tables.OWN} {module}:{name} cannot be used with its {tables.OPTIONS}: {type(failed).__name__}: {failed}") from None
+        raise SettingsInvalid(f"{destination_settings.DESTINATION_CLASS} {module}:{name} cannot be used with its "
+                              f"{destination_settings.DESTINATION_OPTIONS}: {type(failed).__name__}: {failed}") from None
     return store
 
 
@@ -112,22 +113,22 @@ class OwnFrontierStore:
         self.routes = routes
         """By intermediate topic; routes are added while the worker runs."""
         self.consumer_group = consumer_group
-        self.identity = settings.text(tables.OWN)
+        self.identity = settings.text(destination_settings.DESTINATION_CLASS)
         """Stands for the destination's topic id in a frontier."""
         self.answers = True
-        self.store = self.ask("opening it", lambda: load_store(settings))
+        self.store = self.call_with_retries("opening it", lambda: load_store(settings))
 
-    def ask(self, operation: str, call: Callable[[], Answer]) -> Answer:
-        """Ask again until the store answers."""
+    def call_with_retries(self, operation: str, call: Callable[[], Answer]) -> Answer:
+        """Call the store again until it answers."""
         while True:
             self.consumer_group.pulse.beat()
             try:
                 answer = call()
-            except Unavailable as away:
+            except Unavailable as error:
                 self.answers = False
-                log.warning("%s of %s: it does not answer: %s", operation, self.identity, away)
+                log.warning("%s of %s: it does not answer: %s", operation, self.identity, error)
                 self.consumer_group.pulse.wait("database")
-                machine.sleep(PAUSE_S)
+                machine.sleep(RETRY_INTERVAL_S)
             else:
                 self.answers = True
                 return answer
@@ -137,14 +138,14 @@ class OwnFrontierStore:
         return self.consumer_group.has_frontiers()
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
-        """Take these partitions over; their positions, compared with the group's commits."""
+        """Take these partitions over, and return their positions, compared with the group's commits."""
         group_commits = self.consumer_group.load_commits({place.topic for place in partitions}, partitions)
-        positions = self.ask("taking partitions over", lambda: self.store.take_over(sorted(partitions)))
+        positions = self.call_with_retries("taking partitions over", lambda: self.store.take_over(sorted(partitions)))
         return merge_group_commits(group_commits, {place: (position.next_offset, position.frontier) for place, position in positions.items()},
                                    partitions, self.identity)
 
     def describe_destinations(self, routes: Collection[Route]) -> dict[str, topics.Topic] | None:
-        """They have the partitions of the intermediate topics."""
+        """The destination topics; they have as many partitions as the intermediate topics."""
         described = self.consumer_group.describe_topics({route.intermediate_topic for route in routes})
         if len(described) < len(routes):
             return None
@@ -153,12 +154,12 @@ class OwnFrontierStore:
 
     def get_end_offsets(self, outputs: Iterable[Place]) -> dict[Place, int]:
         """One more than the last source offset of each partition."""
-        return {place: self._ask_last(place) + 1 for place in outputs}
+        return {place: self._get_last_source_offset(place) + 1 for place in outputs}
 
     def check_outputs(self, frontiers: Mapping[Place, Frontier]) -> CheckedOutputs:
         """The last record of a partition has to be the one that the frontier names."""
         for place, frontier in frontiers.items():
-            known, last = frontier.destination_known, self._ask_last(place)
+            known, last = frontier.destination_known, self._get_last_source_offset(place)
             if last > known:
                 raise ForeignWriter(f"{self.identity} has a record of {place} with source offset {last}, which this copy did not write: its own last one has "
                                     f"{known}. Stop the other writer; then copy to a new destination.topic, or delete that record")
@@ -167,12 +168,12 @@ class OwnFrontierStore:
                                            f"{last}. Copy to a new destination.topic, or restore this one")
         return {place: Output(frontier.destination_known, 0) for place, frontier in frontiers.items()}, {}
 
-    def _ask_last(self, place: Place) -> int:
-        return self.ask("reading the last record", lambda: self.store.last_source_offset(place))
+    def _get_last_source_offset(self, place: Place) -> int:
+        return self.call_with_retries("reading the last record", lambda: self.store.last_source_offset(place))
 
 
 class OwnDestination:
-    """Keeps the records of a round until its commit, which the user's store makes."""
+    """Keeps the records of a round until the user's store commits them."""
 
     def __init__(self, frontier_store: OwnFrontierStore, commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> None:
         self.frontier_store = frontier_store
@@ -197,22 +198,22 @@ class OwnDestination:
         self._offsets = offsets()
 
     def finish_commit(self) -> None:
-        """`start_commit` has waited."""
+        """Nothing to do: `start_commit` has waited."""
 
     def start_commit(self) -> None:
         """One step of the store; then the group's commits. Fenced, or TransactionFailed when the outcome is unknown."""
         positions = {Place(place.topic, place.partition): Position(place.offset, str(place.metadata)) for place in self._offsets}
-        points.at("two: offsets sent")
+        failpoints.hit("two: offsets sent")
         try:
             self.frontier_store.store.commit(self._records, positions)
-        except NotOwner as other:
+        except NotOwner as error:
             TRANSACTIONS.labels("aborted").inc()
-            raise Fenced(f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {other}") from None
-        except Unavailable as away:
+            raise Fenced(f"another worker has taken {', '.join(map(str, sorted(positions)))} over: {error}") from None
+        except Unavailable as error:
             TRANSACTIONS.labels("unknown").inc()
             self.frontier_store.answers = False
-            raise TransactionFailed(f"committing to {self.frontier_store.identity}: {away}") from None
-        points.at("two: committed")  # the group does not know it yet
+            raise TransactionFailed(f"committing to {self.frontier_store.identity}: {error}") from None
+        failpoints.hit("two: committed")  # the group does not know it yet
         TRANSACTIONS.labels("committed").inc()
         self.commit_for_group(self._offsets)
 
@@ -221,10 +222,10 @@ class OwnDestination:
         self._records = []
 
     def resolve_in_doubt(self) -> None:
-        """A commit in doubt is decided when its partitions are taken over again."""
+        """Nothing to do: the next `take_over` returns the outcome of a commit in doubt."""
 
     def check_for_loss(self, topic_ids: Mapping[str, str]) -> None:
-        """Each start does."""
+        """Nothing to do: each start checks it."""
 
     def is_answering(self) -> bool:
         """Whether the last call was answered."""

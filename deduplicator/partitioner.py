@@ -23,7 +23,7 @@ Partitioner = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record
 
 def build_partitioner(route: Route, partition: int, partitions: int, limit: CallLimit) -> Partitioner:
     """The partitioner of one intermediate partition, for a destination topic with so many partitions."""
-    topic, fixed = route.destination_topic, mapping.number(route.mapping)
+    topic, fixed = route.destination_topic, mapping.parse_fixed_partition(route.mapping)
     if route.mapping == SAME or fixed is not None:
         place = Place(topic, partition if fixed is None else fixed)
         return lambda records: [(place, records)]
@@ -40,7 +40,7 @@ def _by_key(without_key: int) -> Callable[[Record], int]:
 
 
 def _by_function(route: Route, partition: int, partitions: int, limit: CallLimit) -> Callable[[Record], int]:
-    function = mapping.function(route.mapping)
+    function = mapping.load_function(route.mapping)
 
     def call_function(record: mapping.SourceRecord) -> int:
         return function(record, partitions)

@@ -21,7 +21,7 @@ import psycopg
 from confluent_kafka import TopicPartition
 from psycopg import sql
 
-from common import points, postgresql
+from common import failpoints, postgresql
 from common.errors import ClusterUnreachable, RecordRefused
 from common.metrics import TRANSACTIONS
 from common.postgresql import PROBE_S, Session
@@ -87,14 +87,14 @@ class PostgresqlDestination:
                 self.frontier_store.check_last_rows(session, self._last_offsets)
                 for place, records, source_offsets in self._written:
                     self._copy(session, place, records, source_offsets)
-                points.at("two: offsets sent")
-                points.soon_after("two: committing")
+                failpoints.hit("two: offsets sent")
+                failpoints.hit_soon("two: committing")
         except psycopg.Error as failed:
             raise self._translate_error(failed) from None
         finally:
             self.frontier_store.set_deadline(math.inf)
         self.late_count = 0
-        points.at("two: committed")  # the group does not know it yet; the loop reaches this fail point again when it does
+        failpoints.hit("two: committed")  # the group does not know it yet; the loop hits this failpoint again when it does
         TRANSACTIONS.labels("committed").inc()
         self.frontier_store.on_committed(positions)
         self.commit_for_group(self._offsets)

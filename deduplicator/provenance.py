@@ -44,5 +44,5 @@ def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | 
     if not header:
         return record_filter
     timeout_s = settings.number("connect_timeout_s")
-    source, destination = (topics.cluster_id(cluster, admin(cluster, settings), timeout_s) for cluster in (settings.source, settings.destination))
+    source, destination = (topics.get_cluster_id(cluster, admin(cluster, settings), timeout_s) for cluster in (settings.source, settings.destination))
     return Provenance(header, source, destination, record_filter)

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import epochs, filters, machine, mapping, positions, source_candidates, tables, topics
+from common import destination_settings, epochs, filters, machine, mapping, positions, source_candidates, topics
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import admin
-from common.positions import Committed
+from common.positions import GroupCommit
 from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
@@ -78,7 +78,7 @@ class PartitionStarter:
         self.frontier_store = frontier_store
         self.had_frontiers = frontier_store.has_frontiers()
         """Read before this worker joins the group: later, other workers can have created frontiers in the same first start."""
-        self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or tables.is_outside_kafka(settings))
+        self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or destination_settings.is_outside_kafka(settings))
 
     def start_partitions(self, places: Iterable[Place]) -> StartedPartitions:
         """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while the destination does not answer; TransactionUndecided while
@@ -128,14 +128,14 @@ class PartitionStarter:
             log.debug("%s", unreachable)
             return None
 
-    def _create_first_frontiers(self, missing: list[Place], commits: dict[Place, Committed], destinations: Mapping[str, topics.Topic],
+    def _create_first_frontiers(self, missing: list[Place], commits: dict[Place, GroupCommit], destinations: Mapping[str, topics.Topic],
                                 result: StartedPartitions) -> None:
         if not missing:
             return
         ends = self.frontier_store.get_end_offsets({output for place in missing for output in self._list_outputs(place, destinations)})
         settings = source_candidates.select_answering(self.settings)
         source_admin = admin(settings.source, settings)
-        sources = topics.sources(settings, source_admin, self.settings.number("connect_timeout_s"))
+        sources = topics.describe_sources(settings, source_admin, self.settings.number("connect_timeout_s"))
         check_start_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
@@ -177,11 +177,11 @@ class PartitionStarter:
     def _was_copied(self, topic: str) -> bool:
         partitions, route = self.consumer_group.list_partitions([topic]), self.routes[topic]
         copied = self.frontier_store.get_end_offsets([route.destination(place.partition) for place in partitions]) if route.is_one_to_one else {}
-        return any(copied.values()) or any(positions.ends(self.consumer_group.admin, partitions).values())
+        return any(copied.values()) or any(positions.list_end_offsets(self.consumer_group.admin, partitions).values())
 
     def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can go to."""
-        route, fixed = self.routes[place.topic], mapping.number(self.routes[place.topic].mapping)
+        route, fixed = self.routes[place.topic], mapping.parse_fixed_partition(self.routes[place.topic].mapping)
         if route.mapping == SAME or fixed is not None:
             return [route.destination(place.partition if fixed is None else fixed)]
         return [route.destination(partition) for partition in range(destinations[place.topic].partitions)]
@@ -192,7 +192,7 @@ class PartitionStarter:
         Nothing was ever written to its intermediate partition, the group has frontiers for this destination, and none of them is of the same source under
         another intermediate topic. An intermediate topic that somebody deleted looks the same as a new one.
         """
-        if self._is_one_to_one(place) or positions.ends(self.consumer_group.admin, [place])[place] > 0:
+        if self._is_one_to_one(place) or positions.list_end_offsets(self.consumer_group.admin, [place])[place] > 0:
             return False
         topic_id = destinations[place.topic].topic_id
         frontiers = {other: frontier for other, frontier in self.consumer_group.group.frontiers().items() if frontier.destination_topic_id == topic_id}
@@ -201,11 +201,12 @@ class PartitionStarter:
 
     def _move_to_end(self, result: StartedPartitions, committed_epochs: Sequence[int]) -> None:
         """Set every partition whose position does not exist to the end of its intermediate partition, with a raised epoch."""
-        beginnings, ends = (list_offsets(self.consumer_group.admin, result.assigned) for list_offsets in (positions.beginnings, positions.ends))
+        beginnings, ends = (list_offsets(self.consumer_group.admin, result.assigned)
+                            for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets))
         outside = {place for place, state in result.assigned.items()
                    if not beginnings[place] <= state.next_offset <= ends[place] or place in self.partitions_with_gaps}
         self.partitions_with_gaps -= outside
-        newest = positions.newest_origins(self.consumer_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
+        newest = positions.read_last_origins(self.consumer_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         epoch = epochs.raised(int(self.clock() * 1000), [*committed_epochs, *(origin.epoch for origin in newest.values())])
         for place in outside:
             state = result.assigned[place]
@@ -237,10 +238,10 @@ def find_first_source_offset(settings: Settings, source_admin: AdminClient, plac
     """The source offset where `source.start` lets a partition begin; `added`: the partition was added later, or its copy was deleted."""
     start = settings.start
     if start.from_beginning(place.partition, added):
-        return positions.beginnings(source_admin, [place])[place]
+        return positions.list_beginning_offsets(source_admin, [place])[place]
     if start.kind == "offsets":
         return start.offsets[place.partition]
-    end = positions.ends(source_admin, [place])[place]  # requested first: a record that is written between the two requests is not left out
+    end = positions.list_end_offsets(source_admin, [place])[place]  # requested first: a record that is written between the two requests is not left out
     if start.kind == "timestamp":
         offset = positions.list_offsets(source_admin, [place], OffsetSpec.for_timestamp(start.timestamp_ms))[place]
         return offset if offset >= 0 else end  # no record has so late a timestamp yet
@@ -262,7 +263,7 @@ def check_start_offsets(settings: Settings, source_admin: AdminClient, sources: 
     unknown = [place.partition for place in offsets if place.partition >= source.partitions]
     if unknown:
         raise SettingsInvalid(f"source.start names partition {unknown[0]} of {source.name}, which has partitions 0 to {source.partitions - 1}")
-    beginnings, ends = (list_offsets(source_admin, offsets) for list_offsets in (positions.beginnings, positions.ends))
+    beginnings, ends = (list_offsets(source_admin, offsets) for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets))
     out_of_range = [f"offset {offset} of {place}, which has {beginnings[place]} to {ends[place]}"
                     for place, offset in offsets.items() if not beginnings[place] <= offset <= ends[place]]
     if out_of_range:

@@ -1,4 +1,4 @@
-"""A transaction whose commit was started and is not known to be done yet; what is reported when it is done.
+"""A transaction whose commit was started and not confirmed yet, and the metrics that are updated when it is confirmed.
 
 It keeps counts and timestamps only: the records belong to the producer by then.
 """

@@ -24,12 +24,12 @@ import psycopg
 from psycopg import sql
 
 from common import machine, postgresql, topics
+from common.destination_settings import describe_name_error
 from common.errors import ClusterUnreachable, DestinationTruncated, Fenced, ForeignWriter, TopicsUnfit
 from common.frontier import Frontier
 from common.postgresql import PAUSE_S, Session
 from common.routes import Place, Route
 from common.settings import Settings
-from common.tables import name_error
 from deduplicator.destination import Output
 from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers, merge_group_commits
 from deduplicator.rows import COLUMNS, PRIMARY_KEY
@@ -210,8 +210,8 @@ class TableFrontierStore:
         """Create the missing tables; delete frontiers of a missing table, since they belong to a deleted one."""
         names = [(route, postgresql.table(self.settings, route.destination_topic)) for route in routes]
         for route, _ in names:
-            if name_error(route.destination_topic):
-                raise TopicsUnfit(name_error(route.destination_topic))
+            if describe_name_error(route.destination_topic):
+                raise TopicsUnfit(describe_name_error(route.destination_topic))
         if not all(postgresql.is_there(session, name) for name in (self.frontiers, *(name for _, name in names))):
             with session.transaction():
                 session.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])

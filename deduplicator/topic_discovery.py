@@ -45,7 +45,7 @@ class TopicDiscovery:
         client = admin(self.settings.source, self.settings)
         while not self.stopped.wait(INTERVAL_S):
             try:
-                if not self.routes.issuperset(topics.sources(self.settings, client)):
+                if not self.routes.issuperset(topics.describe_sources(self.settings, client)):
                     self.routes.update(topics.prepare(self.settings))
             except ClusterUnreachable as unreachable:
                 log.warning("topics that match a pattern cannot be discovered now: %s", unreachable)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import machine, permissions, points, positions, source_candidates, topics
+from common import failpoints, machine, permissions, positions, source_candidates, topics
 from common.kafka_clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -156,7 +156,7 @@ def build(settings: Settings, number: int) -> Worker:
     consumer_group = ConsumerGroup(settings, pulse)
     destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
     destination.resolve_in_doubt()  # before the frontier is read: it ends the transactions that a predecessor left open
-    points.at("two: initialised")
+    failpoints.hit("two: initialised")
     starter = PartitionStarter(settings, routes, consumer_group, frontier_store)
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
@@ -171,7 +171,7 @@ def build(settings: Settings, number: int) -> Worker:
 
 def run(settings: Settings, number: int, stopping: Callable[[], bool]) -> None:
     """Work until `stopping()`; a Stop or Restart error when it cannot go on. It leaves no open transaction."""
-    points.at("two: started")
+    failpoints.hit("two: started")
     with permissions.explain_refusals(settings, "run deduplicator"):
         _run_worker(settings, number, stopping)
 
@@ -190,6 +190,6 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
                     worker.run_housekeeping()
                     due = machine.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
     finally:
-        points.at("two: stopping")
+        failpoints.hit("two: stopping")
         worker.close()
     log.info("stage two has stopped; no transaction is open")

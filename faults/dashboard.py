@@ -24,7 +24,7 @@ from pathlib import Path
 
 import yaml
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run
 from faults.stand import IdenticalCluster, clusters

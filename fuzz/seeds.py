@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from common import client_options, mirror_names
+from common import client_options, topic_mirror_variables
 from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
 from common.settings_table import SETTINGS
@@ -64,8 +64,9 @@ _NUMBERS = (
     *(sign + rest * length for sign, rest in ((b"\x7f", b"\xff"), (b"\x80", b"\0"), (b"\xff", b"\xff"), (b"\0", b"\0")) for length in (0, 3, 7)),
     b"\x01", b"\x02")
 """The ends of the ranges of integers, in network byte order."""
-_NAMES = (*(name.encode() + b"=" for setting in SETTINGS for name in setting.environment), *(name.encode() + b"=" for name in sorted(mirror_names.VARIABLES)),
-          *(client_options.prefix(name).encode() for name in client_options.GUARDED))
+_NAMES = (*(name.encode() + b"=" for setting in SETTINGS for name in setting.environment),
+          *(name.encode() + b"=" for name in sorted(topic_mirror_variables.VARIABLES)),
+          *(client_options.get_variable_prefix(name).encode() for name in client_options.GUARDED))
 _KEYS = tuple(part.encode() for part in sorted({part for setting in SETTINGS for part in setting.name.split(".")}))
 _VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc/hostname", b"dynaconf_merge", b"dynaconf_include", b"\xff", b"\0",
            b"\n[source]\n", b"topic", b"None", b"- ", b": ", b" = ", b"&a ", b"*a", b"<<: ",

@@ -161,7 +161,7 @@ def _value(setting: Setting) -> dict[str, Any]:
     if setting.kind == "flag":
         return described | {"type": "boolean"}
     if setting.kind == "integer":
-        return described | {"type": "integer", "minimum": setting.least, "maximum": setting.most}
+        return described | {"type": "integer", "minimum": setting.minimum, "maximum": setting.maximum}
     if setting.choices:
         return described | {"enum": list(setting.choices)}
     return (

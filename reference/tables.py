@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from common import client_options, mirror_names
-from common.candidate_names import CANDIDATES_MAX
+from common import client_options, topic_mirror_variables
+from common.candidate_settings import CANDIDATES_MAX
 from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, StageFailed, Stop
 from common.permissions import PARKED, PERMISSIONS
@@ -70,9 +70,9 @@ NAMES = {"application-": "`application` and a hyphen, prefixed", "--group": "the
 
 def _names(setting: Setting) -> str:
     if setting.kind == "options":
-        return f"`{client_options.prefix(setting.name)}…`"
-    mirrors = [name for name, ours, _ in mirror_names.NAMES if ours == setting.name]
-    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ()), *mirrors))
+        return f"`{client_options.get_variable_prefix(setting.name)}…`"
+    mirrors = [name for name, ours, _ in topic_mirror_variables.NAMES if ours == setting.name]
+    return "<br>".join(f"`{name}`" for name in (*setting.environment, *([setting.file_variable] if setting.kind == "secret" else ()), *mirrors))
 
 
 def _default(setting: Setting) -> str:

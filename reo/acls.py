@@ -4,15 +4,15 @@ Nobody is allowed more at the destination than at the source, at any moment:
 
 | ACL at the source | at the destination |
 |---|---|
-| DENY that covers the topic, by its name, a prefix or `*` | the same DENY on the destination topic alone; before any ALLOW |
+| DENY that covers the topic, by its name, a prefix or `*` | the same DENY on the destination topic only; created before any ALLOW |
 | ALLOW of Read, Describe, DescribeConfigs on the topic by its name | the same ALLOW |
-| ALLOW of anything else by its name | only with `--with-write`: a second writer breaks a copy that goes on |
+| ALLOW of anything else by its name | only with `--with-write`: a second writer breaks a running copy |
 | ALLOW by a prefix or `*` | left out: it covers other topics too |
-| the fence of `reo cutover run` | left out: it is there for the source alone |
+| the fence of `reo cutover run` | left out: it is for the source only |
 | DENY that would stop the service itself | left out, and with it every ALLOW of that topic |
 
 A route to a shared destination topic is left out: who may read one source would read the others. ACLs that only the
-destination has stay. Groups, transactional ids and the cluster have ACLs of their own, which are not looked at.
+destination has stay. ACLs of groups, transactional ids and the cluster are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import orjson
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ConfigResource, ResourcePatternType, ResourceType
 
-from common import source_candidates, tables, topics
+from common import destination_settings, source_candidates, topics
 from common.errors import MoveRefused, ReoError
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.routes import Route
@@ -33,10 +33,10 @@ from reo.acl_client import AclClient, on_topic
 from reo.fence import fence_acl
 from reo.output import align_columns
 
-READING = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-OF_THE_SERVICE = (AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+SERVICE_OPERATIONS = (AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 OPEN_WITHOUT_ACLS = "allow.everyone.if.no.acl.found"
-WITH_WRITE = "only with --with-write: another writer breaks a copy that goes on"
+WITH_WRITE = "only with --with-write: another writer breaks a running copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,19 @@ class AclRow:
     side: str
     acl: AclBinding
     new: AclBinding | None
-    why: str
+    reason: str
 
     def to_dict(self) -> dict[str, object]:
         """For JSON, in Kafka's words."""
         return {"cluster": self.side, "topic": self.acl.name, "pattern": _word(self.acl.resource_pattern_type), "principal": self.acl.principal,
                 "host": self.acl.host, "operation": _word(self.acl.operation), "permission": _word(self.acl.permission_type),
-                "created_as": None if self.new is None else self.new.name, "why": self.why}
+                "created_as": None if self.new is None else self.new.name, "why": self.reason}
 
     def cells(self) -> tuple[str, ...]:
         """For people."""
         name = self.acl.name if self.acl.resource_pattern_type == ResourcePatternType.LITERAL else f"{self.acl.name}… (prefix)"
-        what = f"create on {self.new.name}" if self.new else self.why
-        return (self.side, name, self.acl.principal, self.acl.host, _word(self.acl.permission_type), _word(self.acl.operation), what)
+        action = f"create on {self.new.name}" if self.new else self.reason
+        return (self.side, name, self.acl.principal, self.acl.host, _word(self.acl.permission_type), _word(self.acl.operation), action)
 
 
 class AclComparison:
@@ -69,7 +69,7 @@ class AclComparison:
         self.with_write = with_write
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
         self.source, self.destination = AclClient(settings.source, source_admin), AclClient(settings.destination, self.destination_admin)
-        self.rows = [row for route in topics.sources(settings, source_admin, settings.number("connect_timeout_s")) for row in self._compare(route)]
+        self.rows = [row for route in topics.describe_sources(settings, source_admin, settings.number("connect_timeout_s")) for row in self._compare(route)]
 
     @property
     def new_acls(self) -> list[AclBinding]:
@@ -82,44 +82,45 @@ class AclComparison:
             self.destination.create([acl for acl in self.new_acls if acl.permission_type == permission])
 
     def _compare(self, route: Route) -> list[AclRow]:
-        at_source = self.source.describe(route.source_topic, ResourcePatternType.MATCH)
-        covering = self.destination.describe(route.destination_topic, ResourcePatternType.MATCH)
-        there = self.destination.describe(route.destination_topic)
-        rows = [self._decide(route, acl, there) for acl in sorted(at_source, key=lambda acl: (acl.permission_type == AclPermissionType.ALLOW, str(acl)))]
-        is_open = any(row.new for row in rows) and not covering and self._is_open_without_acls()
-        lacks_deny = any(row.acl.permission_type == AclPermissionType.DENY and row.new is None and row.why.startswith("left out: it would") for row in rows)
+        source_acls = self.source.describe(route.source_topic, ResourcePatternType.MATCH)
+        covering_acls = self.destination.describe(route.destination_topic, ResourcePatternType.MATCH)
+        destination_acls = self.destination.describe(route.destination_topic)
+        denies_first = sorted(source_acls, key=lambda acl: (acl.permission_type == AclPermissionType.ALLOW, str(acl)))
+        rows = [self._decide(route, acl, destination_acls) for acl in denies_first]
+        is_open = any(row.new for row in rows) and not covering_acls and self._is_open_without_acls()
+        lacks_deny = any(row.acl.permission_type == AclPermissionType.DENY and row.new is None and row.reason.startswith("left out: it would") for row in rows)
         if is_open:
-            why = (f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's first ACL takes it from everybody else, the "
-                   "service too: create the service's own ACLs first")
-            rows = [AclRow(row.side, row.acl, None, why if row.new else row.why) for row in rows]
+            reason = (f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's first ACL denies it to all other principals, "
+                      "also the service: create the service's own ACLs first")
+            rows = [AclRow(row.side, row.acl, None, reason if row.new else row.reason) for row in rows]
         elif lacks_deny:
-            why = "left out: a DENY of this topic cannot be created"
-            rows = [AclRow(row.side, row.acl, None, why) if row.new and row.acl.permission_type == AclPermissionType.ALLOW else row for row in rows]
-        copied = {on_topic(acl, route.destination_topic) for acl in at_source}
-        return rows + [AclRow("destination", acl, None, "here only: stays") for acl in covering if acl not in copied]
+            reason = "left out: a DENY of this topic cannot be created"
+            rows = [AclRow(row.side, row.acl, None, reason) if row.new and row.acl.permission_type == AclPermissionType.ALLOW else row for row in rows]
+        copied = {on_topic(acl, route.destination_topic) for acl in source_acls}
+        return rows + [AclRow("destination", acl, None, "here only: stays") for acl in covering_acls if acl not in copied]
 
-    def _decide(self, route: Route, acl: AclBinding, there: Sequence[AclBinding]) -> AclRow:
-        """One ACL of the source."""
+    def _decide(self, route: Route, acl: AclBinding, destination_acls: Sequence[AclBinding]) -> AclRow:
+        """Decide what happens to one ACL of the source."""
         new = on_topic(acl, route.destination_topic)
         own = f"User:{self.settings.destination.security.sasl_username}"
-        why = ""
-        if new in there:
-            why = "the destination has it"
+        reason = ""
+        if new in destination_acls:
+            reason = "the destination has it"
         elif acl == fence_acl(route.source_topic):
-            why = "left out: the fence of `reo cutover run`"
+            reason = "left out: the fence of `reo cutover run`"
         elif route.shared:
-            why = "left out: the destination topic is shared with other sources"
+            reason = "left out: the destination topic is shared with other sources"
         elif acl.permission_type == AclPermissionType.DENY:
-            if acl.principal in ("User:*", own) and acl.operation in OF_THE_SERVICE:
-                why = f"left out: it would stop the service ({own if own != 'User:' else 'its principal'}), so no ALLOW of this topic is created either"
+            if acl.principal in ("User:*", own) and acl.operation in SERVICE_OPERATIONS:
+                reason = f"left out: it would stop the service ({own if own != 'User:' else 'its principal'}), so no ALLOW of this topic is created either"
         elif acl.resource_pattern_type != ResourcePatternType.LITERAL or acl.name != route.source_topic:
-            why = "left out: it covers other topics too"
-        elif acl.operation not in READING and not self.with_write:
-            why = f"left out: {WITH_WRITE}"
-        return AclRow("source", acl, None if why else new, why)
+            reason = "left out: it covers other topics too"
+        elif acl.operation not in READ_OPERATIONS and not self.with_write:
+            reason = f"left out: {WITH_WRITE}"
+        return AclRow("source", acl, None if reason else new, reason)
 
     def _is_open_without_acls(self) -> bool:
-        """Whether everybody may use a topic without ACLs, or may: a broker does not report the value of an authorizer's configuration that is set (4.3)."""
+        """Whether all principals can use a topic without ACLs, or possibly can: a broker does not report a configured value of its authorizer (4.3)."""
         def ask() -> bool:
             broker = self.destination_admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().controller
             resource = ConfigResource(ResourceType.BROKER, str(broker.id))
@@ -134,16 +135,16 @@ def _word(value: object) -> str:
 
 
 def command(settings: Settings, apply: bool, with_write: bool, as_json: bool) -> int:
-    """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all that can be created is there."""
+    """The sub-command: exit code 0 also when ACLs are missing; with `--apply` only when all ACLs that can be created exist."""
     try:
-        tables.refuse(settings, "reo acls", "there is no destination topic")
+        destination_settings.refuse_command(settings, "reo acls", "there is no destination topic")
         settings = source_candidates.select_answering(settings)
         comparison = AclComparison(settings, with_write)
         if apply:
             comparison.apply()
             remaining = AclComparison(settings, with_write).new_acls
             if remaining:
-                raise MoveRefused(f"these ACLs are missing after the change, since the source's were changed meanwhile: {remaining}. Run the command again")
+                raise MoveRefused(f"these ACLs are missing after the change, because the source's ACLs changed meanwhile: {remaining}. Run the command again")
     except ReoError as error:
         print(f"reo acls: {error}", file=sys.stderr)
         return error.exit_code

@@ -81,7 +81,7 @@ def build_parser() -> ExamplesParser:
     translate, sync = _add_offsets(commands)
     acls = commands.add_parser("acls", help="show the topics' ACLs on both clusters; copy them with --apply", examples=examples.ACLS)
     acls.add_argument("--apply", action="store_true", help="create what the destination lacks")
-    acls.add_argument("--with-write", action="store_true", help="also ALLOWs of operations that change a topic: another writer breaks a copy that goes on")
+    acls.add_argument("--with-write", action="store_true", help="also ALLOWs of operations that change a topic: another writer breaks a running copy")
     plan, cutover, back = _add_cutover(commands)
     for command in (check, status, lag, verify, recover, inspect, topics, show, translate, sync, plan, cutover, acls):
         command.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
@@ -133,7 +133,7 @@ def _add_cutover(commands: argparse._SubParsersAction[ExamplesParser]) -> tuple[
         command.add_argument("--resume", metavar="FILE", help="as in reo verify: continue the comparison that this file describes")
     run.add_argument("--fence", action="store_true", help="deny everybody to write to the topics at the source, by an ACL")
     run.add_argument("--dry-run", action="store_true", help="as cutover plan: change nothing")
-    return plan, run, words.add_parser("back", help="take the fence away", examples=examples.CUTOVER_BACK)
+    return plan, run, words.add_parser("back", help="remove the fence", examples=examples.CUTOVER_BACK)
 
 
 def _parse_pattern(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from common import permissions, source_candidates, tables
+from common import destination_settings, permissions, source_candidates
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
 from common.permissions import OF_STAGE
 from common.settings import Settings
@@ -47,7 +47,7 @@ class Check:
                    for source in self.settings.sources]
         if not any(sources) and len(sources) > 1:
             self.findings.append(failed("source candidates", ClusterUnreachable("none of them answers: check their addresses, and that they can be reached")))
-        database = self._connect_database() if tables.named(self.settings) else None
+        database = self._connect_database() if destination_settings.is_postgresql(self.settings) else None
         if destination is None or not any(sources):
             return
         settings = source_candidates.select_answering(self.settings)
@@ -91,10 +91,10 @@ class Check:
 
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""
-        if not tables.is_outside_kafka(self.settings):
+        if not destination_settings.is_outside_kafka(self.settings):
             return True
-        if not tables.named(self.settings):
-            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.text(tables.OWN)} stores",
+        if not destination_settings.is_postgresql(self.settings):
+            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.text(destination_settings.DESTINATION_CLASS)} stores",
                                          "the start compares it with the last records of each partition"))
             return False
         errors_before = findings.count_level(self.findings, "error")

@@ -171,7 +171,7 @@ def _load_settings(options: argparse.Namespace) -> Settings | int:
     try:
         return reo_settings.load(os.environ, options.settings, {name: text for name, text in overrides.items() if text is not None})
     except errors.SettingsInvalid as error:
-        logs.without_settings("reo", error, error.exit_code)
+        logs.report_settings_error("reo", error, error.exit_code)
         return error.exit_code
 
 

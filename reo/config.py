@@ -43,7 +43,7 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
         if setting.kind == "options":
             for option, text in sorted(settings.options(setting.name).items()):
                 name = f"{setting.name}.{option}"
-                yield SettingRow(name, client_options.shown(option, text), settings.given_by[name])
+                yield SettingRow(name, client_options.redact(option, text), settings.given_by[name])
             continue
         value: Any = settings.values[setting.name]
         if setting.kind == "secret" and value:
@@ -105,7 +105,7 @@ def format_toml(imported: ImportedSettings) -> str:
 
 def _split_name(name: str) -> tuple[str, str]:
     """The table of a dotted name, and the key in it: names of options and topics may have dots too."""
-    for table in (*client_options.TABLES, "topics"):
+    for table in (*client_options.OPTION_TABLES, "topics"):
         if name.startswith(f"{table}."):
             return table, name.removeprefix(f"{table}.")
     return tuple(name.rsplit(".", 1)) if "." in name else ("", name)  # type: ignore[return-value]

@@ -23,14 +23,14 @@ import orjson
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import mapping, migration, permissions, source_candidates, tables, topic_config, topics
+from common import destination_settings, mapping, permissions, source_candidates, sync_settings, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.settings import Settings
 from common.topic_config import LIMIT, Entries
 
 log = logging.getLogger(__name__)
-KEPT_ALIKE = f"kept alike ({migration.CONFIGS})"
+KEPT_ALIKE = f"kept alike ({sync_settings.SYNC_CONFIGS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,16 @@ class ConfigDrift:
         self.settings = settings = source_candidates.select_answering(settings)
         timeout_s = settings.number("connect_timeout_s")
         source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
-        sources = topics.sources(settings, source_admin, timeout_s)
-        names = topics.written_topics(settings, sources)
+        sources = topics.describe_sources(settings, source_admin, timeout_s)
+        names = topics.list_written_topics(settings, sources)
         self.existing = topics.look_up(settings.destination, self.destination_admin, names, timeout_s)
         self.differences: list[Difference] = []
         compared: set[str] = set()
         for route, source in sources.items():
-            source_entries = topics.all_config(source_admin, settings.source, source.name)
+            source_entries = topics.describe_config(source_admin, settings.source, source.name)
             if route.destination_topic not in compared:  # a shared one follows the first of its source topics
                 compared.add(route.destination_topic)
-                count = mapping.least_partitions if route.destination_topic in self.existing else mapping.partitions_to_make
+                count = mapping.get_min_partitions if route.destination_topic in self.existing else mapping.count_new_partitions
                 partitions = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
                                  if other.destination_topic == route.destination_topic)
                 self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, self._compare_destination)
@@ -91,11 +91,11 @@ class ConfigDrift:
             return [Difference(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
         differences = [] if topic.partitions >= partitions else [
             Difference(name, "partitions", str(topic.partitions), str(partitions), "the source has them")]
-        return differences + compare(name, source, topics.all_config(self.destination_admin, self.settings.destination, name))
+        return differences + compare(name, source, topics.describe_config(self.destination_admin, self.settings.destination, name))
 
     def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
         """As `_compare_destination`, after what is kept alike."""
-        names = [config for config in migration.synced_configs(self.settings) if config in source and config in copy]
+        names = [config for config in sync_settings.list_synced_configs(self.settings) if config in source and config in copy]
         synced = [row for config in names for row in self._compare_synced(name, config, str(source[config].value), str(copy[config].value))]
         return synced + [row for row in _compare_destination(name, source, copy) if row.what not in names]
 
@@ -162,7 +162,7 @@ def _compare_intermediate(name: str, source: Entries, intermediate: Entries) -> 
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 also when there are differences; with `--apply` only when none is left."""
     try:
-        tables.refuse(settings, "reo topics", "there is no destination topic")
+        destination_settings.refuse_command(settings, "reo topics", "there is no destination topic")
         permissions.check_permissions(settings, "topics --apply" if apply else "topics")
         drift = ConfigDrift(settings)
         changes = [row for row in drift.differences if row.then is not None]

@@ -1,6 +1,6 @@
 """`reo cutover`: topics move from the source to the destination, with their consumer groups. No record is lost, and none is processed twice.
 
-| | step | how it is known to be done |
+| | step | it is done when |
 |---|---|---|
 | 1 | producers stop; with `--fence` an ACL denies them to write | the ends stand still for `--quiet` seconds, and no transaction is open |
 | 2 | the copy reaches the source's end | no visible record of the source lies behind the frontier |
@@ -9,11 +9,11 @@
 | 5 | the service stops, or is restarted without these topics | no member of its group has their intermediate partitions |
 | 6 | the groups' offsets are translated and committed | all of them, or none (`reo.offsets`) |
 
-Everything that is known is asked of the clusters again in each run, and nothing is stored. So a run may be interrupted, or
-killed, anywhere: the next one finds what is done, and does the rest. The command does not stop the service: it cannot reach
-its machine, and a supervisor or Kubernetes would start it again. It says when, waits, and looks again at the very end; and a
+Each run reads the state from the clusters again, and nothing is stored. So a run can be interrupted, or killed, at any
+step: the next run finds what is done, and does the rest. The command does not stop the service: it cannot reach
+its machine, and a supervisor or Kubernetes would start it again. It says when to stop it, waits, and checks again at the end; and a
 service that is started later, when others have written to the destination, ends with ForeignWriter (25). Until step 6 has
-ended nothing has moved: `reo cutover back` takes the fence away, and everything goes on at the source.
+ended nothing has moved: `reo cutover back` removes the fence, and everything goes on at the source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import orjson
 
-from common import machine, permissions, positions, source_candidates, tables, topics
+from common import destination_settings, machine, permissions, positions, source_candidates, topics
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
 from common.kafka_clients import admin
 from common.routes import Place
@@ -48,7 +48,7 @@ Ends = dict[Place, int]
 
 
 class Cutover:
-    """One run. `report` gets a line for each thing that was done or is waited for."""
+    """One run. `report` is called with a line for each completed step and for each wait."""
 
     def __init__(self, settings: Settings, groups: str, quiet_s: float, resume: str | None, report: Callable[[str], None]) -> None:
         self.settings = settings
@@ -67,7 +67,7 @@ class Cutover:
         if with_fence:
             names = sorted({row.source.topic for row in started.partitions})
             self.view.fence.add(names)
-            self.report(f"1 fenced: nobody may write to {', '.join(names)} at the source (`reo cutover back` takes that away)")
+            self.report(f"1 fenced: nobody may write to {', '.join(names)} at the source (`reo cutover back` removes the fence)")
         snapshot = None
         while snapshot is None:
             ends = self.wait_for_producers()
@@ -85,17 +85,17 @@ class Cutover:
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
-        ends, since = self._read_ends(), machine.monotonic()
+        ends, quiet_since_s = self._read_ends(), machine.monotonic()
         while True:
             machine.sleep(POLL_S)
-            now, stable = self._read_ends(), self._read_ends(committed_only=True)
-            if now != ends:
-                ends, since = now, machine.monotonic()
+            current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
+            if current_ends != ends:
+                ends, quiet_since_s = current_ends, machine.monotonic()
                 self._wait_for("1 waiting for the producers to stop: records are written to " + _topics_of(ends))
-            elif open_at := sorted(place for place, end in ends.items() if stable[place] < end):
-                since = machine.monotonic()
-                self._wait_for(f"1 waiting for open transactions at the source to end: {', '.join(map(str, open_at))}")
-            elif machine.monotonic() > since + self.quiet_s:
+            elif open_partitions := sorted(place for place, end in ends.items() if stable_ends[place] < end):
+                quiet_since_s = machine.monotonic()
+                self._wait_for(f"1 waiting for open transactions at the source to end: {', '.join(map(str, open_partitions))}")
+            elif machine.monotonic() > quiet_since_s + self.quiet_s:
                 self.report(f"1 no record was written for {self.quiet_s:g} s, and no transaction is open: {_topics_of(ends)}")
                 return ends
 
@@ -105,14 +105,14 @@ class Cutover:
             snapshot = self.view.take_snapshot()
             if self._find_written(ends):
                 return None
-            left = sum(row.copy_lag.records for row in snapshot.partitions)
-            if not left and all(row.frontier is not None for row in snapshot.partitions):
+            records_left = sum(row.copy_lag.records for row in snapshot.partitions)
+            if not records_left and all(row.frontier is not None for row in snapshot.partitions):
                 self.report("2 the copy has reached the source's end")
                 return snapshot
             if self.view.is_copying(snapshot):
                 self._wait_for("2 waiting for the copy to reach the source's end")
             else:
-                self._wait_for(f"2 waiting for the service: it does not run, and {left} records are not copied. Start it")
+                self._wait_for(f"2 waiting for the service: it does not run, and {records_left} records are not copied. Start it")
             machine.sleep(POLL_S)
 
     def verify(self) -> None:
@@ -120,13 +120,13 @@ class Cutover:
         started_at, resume_file = machine.monotonic(), ResumeFile(self.resume)
         resume_file.read()
         verification = Verification(self.settings, resume_file)
-        before = sum(pair.comparison.equal for pair in verification.pairs)
+        compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = verification.run()
-        verdict = Verdict(results, verification.not_comparable, (), before, machine.monotonic() - started_at)
+        verdict = Verdict(results, verification.not_comparable, (), compared_before, machine.monotonic() - started_at)
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records
-        self.report(f"3 the copy equals the source: {verdict.records - before} records compared in {verdict.took_s:.1f} s, {before} before")
+        self.report(f"3 the copy equals the source: {verdict.records - compared_before} records compared in {verdict.took_s:.1f} s, {compared_before} before")
 
     def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
         """Step 4: the groups, when none reads the topics at the source."""
@@ -180,20 +180,20 @@ class Cutover:
         """GroupBusy when a group has read at the source since its offsets were translated."""
         for group in self.view.find_groups(ends):
             translated = {row.source: row.source_offset for row in rows.get(group.name, ()) if row.source_offset is not None}
-            present = ForeignGroup(self.settings.source, self.view.source_admin, group.name).fetch_offsets(ends)
-            if not group.has_stopped or present != translated:
+            current_offsets = ForeignGroup(self.settings.source, self.view.source_admin, group.name).fetch_offsets(ends)
+            if not group.has_stopped or current_offsets != translated:
                 raise GroupBusy(f"group {group.name} has read at the source after its consumers had stopped. Stop them there, and run the command again "
                                 "before they start at the destination")
 
     def _find_written(self, ends: Ends) -> list[Place]:
         """The partitions whose end has moved, or that have an open transaction."""
-        now, stable = self._read_ends(), self._read_ends(committed_only=True)
-        return sorted(place for place, end in now.items() if end != ends.get(place) or stable[place] < end)
+        current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
+        return sorted(place for place, end in current_ends.items() if end != ends.get(place) or stable_ends[place] < end)
 
     def _read_ends(self, committed_only: bool = False) -> Ends:
-        sources = topics.sources(self.settings, self.view.source_admin)
+        sources = topics.describe_sources(self.settings, self.view.source_admin)
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
-        return positions.ends(self.view.source_admin, places, committed_only)
+        return positions.list_end_offsets(self.view.source_admin, places, committed_only)
 
     def _poll(self, ask: Callable[[], Result | None]) -> Result:
         while (answer := ask()) is None:
@@ -226,7 +226,7 @@ def plan_command(settings: Settings, groups: str, quiet_s: float, resume: str | 
 def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | None) -> Plan:
     view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
     resume_file.read()
-    sources = topics.sources(settings, view.source_admin)
+    sources = topics.describe_sources(settings, view.source_admin)
     to_compare = Verification(settings, resume_file).total_offsets
     try:
         fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
@@ -256,11 +256,11 @@ def run_command(settings: Settings, groups: str, quiet_s: float, resume: str | N
 
 
 def back_command(settings: Settings) -> int:
-    """`reo cutover back`: takes the fence away."""
+    """`reo cutover back`: removes the fence."""
     try:
         settings = source_candidates.select_answering(settings)
         client = admin(settings.source, settings)
-        names = sorted({route.source_topic for route in topics.routes_now(settings, client, settings.number("connect_timeout_s"))})
+        names = sorted({route.source_topic for route in topics.list_routes(settings, client, settings.number("connect_timeout_s"))})
         fence = Fence(settings.source, client)
         fenced = fence.find_fenced(names)
         fence.remove(fenced)
@@ -272,7 +272,7 @@ def back_command(settings: Settings) -> int:
 
 
 def _prepare(settings: Settings, commands: Sequence[permissions.Command]) -> Settings:
-    tables.refuse(settings, "reo cutover", "consumers of a table are not consumer groups")
+    destination_settings.refuse_command(settings, "reo cutover", "consumers of a table are not consumer groups")
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *commands)
     return settings

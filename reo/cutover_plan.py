@@ -1,4 +1,4 @@
-"""`reo cutover plan`: what stands in the way of moving the topics now: who writes, who reads, how far the copy is; and what `reo cutover run` would do.
+"""`reo cutover plan`: what prevents moving the topics now (who writes, who reads, how far the copy is), and what `reo cutover run` would do.
 
 It asks the clusters only. Kafka tells which groups read a topic, but librdkafka cannot ask who writes it
 (DescribeProducers, KIP-664). So the ends of the partitions are read twice: what grows is written to, and so is a partition
@@ -40,7 +40,7 @@ class MovingGroup:
     partitions: int
     """How many partitions it has an offset of."""
     unread: int
-    """How many source offsets it has still to read."""
+    """How many source offsets it has not read yet."""
     readers_at_source: list[str] | None
     """Members that have partitions of the topics, None while the group rebalances."""
     is_active_at_destination: bool
@@ -75,7 +75,7 @@ class CutoverView:
     def find_groups(self, ends: Mapping[Place, int]) -> list[MovingGroup]:
         """The groups that have an offset on these source partitions, or read them."""
         topics = {place.topic for place in ends}
-        found = []
+        groups = []
         for name in list_groups(self.settings.source, self.source_admin):
             if not self.pattern.fullmatch(name) or name == self.settings.application:
                 continue
@@ -83,8 +83,8 @@ class CutoverView:
             offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
             if offsets or readers:
                 active = ForeignGroup(self.settings.destination, self.destination_admin, name).has_members()
-                found.append(MovingGroup(name, len(offsets), sum(ends[place] - offset for place, offset in offsets.items()), readers, active))
-        return found
+                groups.append(MovingGroup(name, len(offsets), sum(ends[place] - offset for place, offset in offsets.items()), readers, active))
+        return groups
 
     def is_copying(self, snapshot: Snapshot) -> bool:
         """Whether a member of the service's group has, or may get, the intermediate partitions of these topics."""
@@ -96,7 +96,7 @@ class CutoverView:
 
 @dataclass(frozen=True)
 class Plan:
-    """Two snapshots, and what else was found between them."""
+    """Two snapshots, and the state of groups and service between them."""
 
     before: Snapshot
     now: Snapshot
@@ -143,7 +143,7 @@ class Plan:
         open_at = "".join(f"; a transaction is open on {place} from offset {offset} on" for place, offset in self.now.open_at_source.items())
         copying = f"runs: {', '.join(sorted(self.members.partitions)) or 'the group rebalances'}" if self.is_copying else "does not run"
         return [
-            (f"{written:.1f} offsets/s are written" if written else "nothing was written between two looks") + open_at + fence,
+            (f"{written:.1f} offsets/s are written" if written else "nothing was written between two measurements") + open_at + fence,
             f"{self.records_left} records are left" + (f", {self.copied_per_s:.0f}/s are copied" if self.records_left else ""),
             f"{self.to_compare} offsets are to be compared",
             f"read there: {', '.join(readers)}" if readers else "no group reads there",
@@ -163,7 +163,7 @@ class Plan:
         lines = [*align_columns(partitions, numbers_from=1), "", *(align_columns(groups) if self.groups else ["no consumer group reads these topics"]), "",
                  *align_columns(steps), ""]
         if self.estimate_s is None:
-            lines.append("how long it takes cannot be said: records are left, and the copy does not move")
+            lines.append("the duration cannot be estimated: records are left, and the copy does not progress")
         else:
             lines.append(f"about {self.estimate_s:.0f} s, and the time until producers, consumers and service have stopped")
         if any(self.growth.values()):
@@ -184,7 +184,7 @@ class Plan:
 
 
 def make_plan(view: CutoverView, interval_s: float, quiet_s: float, to_compare: int, fenced: list[str]) -> Plan:
-    """Look twice, `interval_s` apart."""
+    """Take two snapshots, `interval_s` apart."""
     before = view.take_snapshot()
     groups = view.find_groups({row.source: row.source_end for row in before.partitions})
     machine.sleep(max(0.0, before.taken_at_s + interval_s - machine.monotonic()))

@@ -23,7 +23,7 @@ class Drain:
 
     def __init__(self, settings: Settings, places: Iterable[Place]) -> None:
         self.reader = commit_reader(settings.destination, settings)
-        self.ends = positions.ends(admin(settings.destination, settings), places)
+        self.ends = positions.list_end_offsets(admin(settings.destination, settings), places)
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:

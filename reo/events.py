@@ -14,7 +14,7 @@ from typing import IO
 
 import orjson
 
-from common.logs import Line
+from common.logs import LineFormatter
 
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up JAVA_TOOL_OPTIONS:")
 """The beginnings of lines that every start of a JVM prints; they are dropped."""
@@ -31,7 +31,7 @@ def to_event(line: bytes, stage: str) -> bytes | None:
     except orjson.JSONDecodeError:
         pass
     record = logging.LogRecord(__name__, logging.WARNING, "", 0, text.decode(errors="replace"), None, None)
-    return Line(stage, as_json=True).format(record).encode()
+    return LineFormatter(stage, as_json=True).format(record).encode()
 
 
 def forward_output(output: IO[bytes], stage: str) -> threading.Thread:

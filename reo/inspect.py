@@ -31,14 +31,14 @@ KEY_MAX = 24
 def read_rows(settings: Settings, partition: int | None, begin: int | None, count: int) -> Iterator[dict[str, Any]]:
     """The records of each partition from offset `begin` on, or the last ones; at most `count` of each."""
     client, consumer = admin(settings.destination, settings), reader(settings.destination, settings)
-    routes = topics.routes_now(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
+    routes = topics.list_routes(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
     intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
     places = [Place(name, number) for name, topic in intermediate_topics.items() for number in range(topic.partitions) if partition in (None, number)]
     if not places:
         which = "" if partition is None else f" with partition {partition}"
         raise TopicMissing(f"there is no intermediate topic{which} yet: {', '.join(route.intermediate_topic for route in routes)}. Stage two creates it "
                            "when it starts")
-    begins, ends = positions.beginnings(client, places), positions.ends(client, places)
+    begins, ends = positions.list_beginning_offsets(client, places), positions.list_end_offsets(client, places)
     try:
         for place in places:
             first = max(begins[place], ends[place] - count if begin is None else begin)

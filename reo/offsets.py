@@ -24,7 +24,7 @@ from itertools import islice, zip_longest
 
 from confluent_kafka import Consumer
 
-from common import permissions, positions, source_candidates, tables, topics
+from common import destination_settings, permissions, positions, source_candidates, topics
 from common.errors import CopyDiffers, FrontierLost, OffsetUntranslatable, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.group import Group
@@ -52,14 +52,14 @@ class Translator:
         self.on_progress = on_progress
         self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source, settings.destination))
         self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source, settings.destination))
-        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
+        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
         self.look_up_topics()
 
     def look_up_topics(self) -> None:
         """Find the routes, and the topics as they are now; TopicMissing when one does not exist."""
         timeout_s = self.settings.number("connect_timeout_s")
         self.sources, self.not_comparable = select_comparable(
-            self.settings, topics.sources(self.settings, self.source_admin, timeout_s))
+            self.settings, topics.describe_sources(self.settings, self.source_admin, timeout_s))
         names = [route.destination_topic for route in self.sources]
         self.destinations = topics.look_up(self.settings.destination, self.destination_admin, names, timeout_s)
         for name in names:
@@ -87,7 +87,7 @@ class Translator:
             return [TranslatedPartition(source, destination, None, None) for source, destination in pairs]
         destination_offsets = self.destination_group(group).fetch_offsets([destination for _, destination in pairs])
         frontiers = self._load_frontiers()
-        begins, ends = (ask(self.source_admin, source_offsets) for ask in (positions.beginnings, positions.ends))
+        begins, ends = (ask(self.source_admin, source_offsets) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
         rows = [TranslatedPartition(source, destination, source_offsets.get(source), destination_offsets.get(destination))
                 for source, destination in pairs]
         proved = {} if proved is None else proved
@@ -111,7 +111,7 @@ class Translator:
     def _load_frontiers(self) -> dict[Place, Frontier]:
         """By source partition; only frontiers of these topics."""
         routes = {route.intermediate_topic: route for route in self.sources}
-        places = topics.intermediates(self.sources)
+        places = topics.list_intermediate_partitions(self.sources)
         group = Group(self.settings, self.destination_admin)
         commits = {place: positions.decode_commit(place, *commit) for place, commit in group.commits(places, decided=False).items()}
         frontiers = {}
@@ -146,7 +146,7 @@ class Translator:
         source_begin, destination_offset = proved
         if source_begin == offset:
             return destination_offset
-        first = positions.beginnings(self.destination_admin, [row.destination])[row.destination]
+        first = positions.list_beginning_offsets(self.destination_admin, [row.destination])[row.destination]
         with (closing(self._read_records(self.source_reader, row.source, source_begin, offset)) as source_records,
               closing(self._read_records(self.destination_reader, row.destination, max(first, destination_offset))) as destination_records):
             for left in source_records:
@@ -161,7 +161,7 @@ class Translator:
     def _find_begin(self, row: TranslatedPartition, frontier: Frontier, unread: int) -> tuple[int, int, int]:
         """A destination offset, how many visible records to skip from it so that `unread` records remain up to the frontier, and the offset behind these."""
         place = row.destination
-        first = positions.beginnings(self.destination_admin, [place])[place]
+        first = positions.list_beginning_offsets(self.destination_admin, [place])[place]
         begin = max(first, frontier.destination_known + 1)
         sent = [message.offset() for message in islice(self._read_records(self.destination_reader, place, begin), frontier.sent)]
         if (begin > frontier.destination_known + 1 or len(sent) < frontier.sent) and not self._is_unchanged(row, frontier):
@@ -178,8 +178,9 @@ class Translator:
 
     def _is_unchanged(self, row: TranslatedPartition, frontier: Frontier) -> bool:
         """Whether the frontier is the same and the destination has no open transaction: then all that is there was copied up to the frontier."""
-        ends = positions.ends(self.destination_admin, [row.destination])
-        return positions.ends(self.destination_admin, [row.destination], committed_only=True) == ends and self._load_frontiers().get(row.source) == frontier
+        ends = positions.list_end_offsets(self.destination_admin, [row.destination])
+        stable_ends = positions.list_end_offsets(self.destination_admin, [row.destination], committed_only=True)
+        return stable_ends == ends and self._load_frontiers().get(row.source) == frontier
 
     def _compare(self, row: TranslatedPartition, source: tuple[int, int], destination: tuple[int, int], skip: int) -> int:
         """The destination offset of the first record; CopyDiffers unless all records are equal."""
@@ -208,7 +209,7 @@ class Translator:
 def command(settings: Settings, group: str, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
+        destination_settings.refuse_command(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "offsets translate --apply" if apply else "offsets translate", group=group)
         translator = Translator(settings)

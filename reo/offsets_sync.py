@@ -1,13 +1,13 @@
 """`reo offsets sync`: keeps the committed offsets of consumer groups translated at the destination, once or at an interval.
 
 A round asks the source for its groups, and translates each that matches the pattern (`reo.offsets`). A group that is active
-at the destination is left alone: it is moved already. No group is moved back there. A partition that cannot be translated
+at the destination is skipped: it has moved already. No offset at the destination is ever moved back. A partition that cannot be translated
 yet, because the group has read records that are not copied, keeps the offset that it has, and is translated in a later round;
 the other partitions of the group do not wait for it. Nothing is stored: what was translated before is remembered by this
 process only, so that a round reads and compares what the groups have read since the round before.
 
 With `offsets.sync_groups` the service does the same, in a process of its own beside stage two (`python -m reo.offsets_sync`).
-It is no part of the copy: its errors are logged, and the next round tries again.
+It is not part of the copy: its errors are logged, and the next round tries again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from common import machine, permissions, process, source_candidates, tables
+from common import destination_settings, machine, permissions, process, source_candidates
 from common.errors import AccessRefused, CopyDiffers, FrontierLost, GroupBusy, HangingTransaction, OffsetUntranslatable, ReoError, SettingsInvalid
 from common.metrics import HEARTBEAT
 from common.process import Stopping
@@ -34,8 +34,8 @@ from reo.translation_report import TranslatedPartition, format_offset
 log = logging.getLogger(__name__)
 STAGE = "offsets"
 """What the supervisor and the metrics call the process."""
-TICK_S = 0.2
-BEAT_S = 1.0
+POLL_S = 0.2
+HEARTBEAT_INTERVAL_S = 1.0
 Skipped = AccessRefused | GroupBusy | HangingTransaction
 HEAD = ("group", "source", "offset", "destination", "offset", "translated", "committed")
 
@@ -51,12 +51,12 @@ class SyncedGroup:
 
     @property
     def is_active(self) -> bool:
-        """Whether it was left alone because it has members at the destination."""
+        """Whether it was skipped because it has members at the destination."""
         return isinstance(self.skipped, GroupBusy)
 
     @property
     def errors(self) -> list[ReoError]:
-        """Why the group, or one of its partitions, is not translated. That it has moved to the destination is none."""
+        """Why the group, or one of its partitions, is not translated. A group that has moved to the destination is no error."""
         return [*([self.skipped] if self.skipped and not self.is_active else []), *(row.refusal for row in self.rows if row.refusal)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def summarize(groups: Sequence[SyncedGroup]) -> str:
 def command(settings: Settings, groups: str | None, interval_s: float | None, as_json_lines: bool) -> int:
     """The sub-command. Exit code of one round: 0 when all is translated, else that of the first error. With an interval it runs until Ctrl-C."""
     try:
-        tables.refuse(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
+        destination_settings.refuse_command(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
         pattern = groups or settings.text("offsets.sync_groups")
         if not pattern:
             raise SettingsInvalid("`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting offsets.sync_groups")
@@ -170,17 +170,17 @@ def command(settings: Settings, groups: str | None, interval_s: float | None, as
 
 def run(settings: Settings, stopping: Stopping) -> int:
     """The process of the service: a round at each interval, until it is told to stop. An error is logged, and the next round begins anew."""
-    heartbeat, beaten_at = HEARTBEAT.labels(STAGE, "0"), 0.0
+    heartbeat, last_beat_s = HEARTBEAT.labels(STAGE, "0"), 0.0
 
     def beat() -> None:
-        nonlocal beaten_at
-        if machine.monotonic() > beaten_at + BEAT_S:
-            beaten_at = machine.monotonic()
+        nonlocal last_beat_s
+        if machine.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
+            last_beat_s = machine.monotonic()
             heartbeat.set(machine.time())
     sync: OffsetsSync | None = None
     logged = ""
     while not stopping():
-        round_at = machine.monotonic()
+        round_began_s = machine.monotonic()
         try:
             sync = sync or OffsetsSync(source_candidates.select_answering(settings), settings.text("offsets.sync_groups"), beat)
             groups = sync.sync()
@@ -190,9 +190,9 @@ def run(settings: Settings, stopping: Stopping) -> int:
         if text != logged:
             log.log(logging.INFO if sync else logging.WARNING, "consumer groups: %s", text)
         logged = text
-        while not stopping() and machine.monotonic() < round_at + settings.number("offsets.sync_interval_s"):
+        while not stopping() and machine.monotonic() < round_began_s + settings.number("offsets.sync_interval_s"):
             beat()
-            machine.sleep(TICK_S)
+            machine.sleep(POLL_S)
     return 0
 
 

@@ -16,9 +16,9 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
-from common import machine, positions, tables
+from common import destination_settings, machine, positions
 from common import settings as reo_settings
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from common.errors import ReoError, StageFailed
 from common.kafka_clients import admin, reader
 from common.positions import FROM_BEGINNING
@@ -60,11 +60,11 @@ class PairComparer:
         self.readers = [reader(cluster, settings, **BULK_READER_OPTIONS) for cluster in (settings.source, settings.destination)]
         self.read_rows: Callable[[Place, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
-        if tables.named(settings):
+        if destination_settings.is_postgresql(settings):
             from reo.table_rows import open_tables
 
             self.read_rows = open_tables(settings)
-        self.zero_timestamp_ms = tables.zero_timestamp_ms(settings) or 0
+        self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
 
     def compare(self, pair: PartitionPair, progress: Callable[[Comparison], None]) -> Comparison:
         """Compare one pair."""

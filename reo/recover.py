@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import epochs, machine, permissions, positions, source_candidates, tables, topics
+from common import destination_settings, epochs, machine, permissions, positions, source_candidates, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, LastRecord, RuleState
@@ -61,8 +61,8 @@ class Recovery:
         """Fill `partitions`; changes nothing on the clusters."""
         commits = self._load_commits()
         ends = self._destination_ends()
-        is_compacted = (topics.compacted(self.source_admin, self.settings.source, self.source.name)
-                        or topics.compacted(self.destination_admin, self.settings.destination, self.destination.name))
+        is_compacted = (topics.is_compacted(self.source_admin, self.settings.source, self.source.name)
+                        or topics.is_compacted(self.destination_admin, self.settings.destination, self.destination.name))
         self.partitions = [_decode_commit(partition, commits.get(partition)) for partition in self.common_partitions]
         source_partitions = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common_partitions))
         self.identity = self._find_identity()
@@ -87,8 +87,8 @@ class Recovery:
         """Commit the frontiers that `read_data` found."""
         rows = {self.route.intermediate(row.partition): row for row in self.partitions if row.new_frontier}
         topics.prepare(self.settings)
-        begins, ends = (ask(self.destination_admin, rows) for ask in (positions.beginnings, positions.ends))
-        newest = positions.newest_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
+        begins, ends = (ask(self.destination_admin, rows) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
+        newest = positions.read_last_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
         epoch = epochs.raised(int(machine.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
         for row in rows.values():
@@ -108,8 +108,8 @@ class Recovery:
     def _destination_ends(self) -> Mapping[int, int]:
         """The end offsets of the partitions; HangingTransaction while a transaction there is open: its records could still become visible."""
         places = list(map(self.route.destination, self.common_partitions))
-        ends = positions.ends(self.destination_admin, places)
-        stable = positions.ends(self.destination_admin, places, committed_only=True)
+        ends = positions.list_end_offsets(self.destination_admin, places)
+        stable = positions.list_end_offsets(self.destination_admin, places, committed_only=True)
         for place in places:
             if stable[place] < ends[place]:
                 raise HangingTransaction(f"a transaction on {place} is open from offset {stable[place]} on. {self.group.describe_abort(place)}")
@@ -118,14 +118,14 @@ class Recovery:
     def _alignment_input(self, partition: int, source_partitions: int) -> AlignmentInput:
         """Each reader begins at the same offset: when retention deletes it meanwhile, that is an error, and not another alignment."""
         source, destination = self.route.source(partition), self.route.destination(partition)
-        source_begin = positions.beginnings(self.source_admin, [source])
-        destination_begin = positions.beginnings(self.destination_admin, [destination])
+        source_begin = positions.list_beginning_offsets(self.source_admin, [source])
+        destination_begin = positions.list_beginning_offsets(self.destination_admin, [destination])
         return AlignmentInput(
             str(destination),
             lambda: positions.read_visible(self.source_reader, source_begin),
             lambda: positions.read_visible(self.destination_reader, destination_begin),
             source_begin[source] == 0, destination_begin[destination] == 0, self.settings.start.from_beginning(partition, added=partition >= source_partitions),
-            tables.zero_timestamp_ms(self.settings) or 0)
+            destination_settings.get_zero_timestamp_ms(self.settings) or 0)
 
     def _frontier_of_empty(self, row: RecoveredPartition, end: int, source_partitions: int) -> int:
         """The frontier of a partition without a copied record: the group's, or the offset before which the copy begins."""
@@ -182,11 +182,12 @@ def _decode_commit(partition: int, commit: Commit | None) -> RecoveredPartition:
 def command(settings: Settings, apply: bool, as_json: bool) -> int:
     """The sub-command: exit code 0 when nothing was refused."""
     try:
-        tables.refuse(settings, "reo recover", "the frontiers are in the database, and the group's commits are copies of them: "
+        destination_settings.refuse_command(settings, "reo recover", "the frontiers are in the database, and the group's commits are copies of them: "
                       "when these were lost or reset, stop the service, delete the group, and start again")
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "recover --apply" if apply else "recover")
-        sources, not_comparable = select_comparable(settings, topics.sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
+        sources, not_comparable = select_comparable(
+            settings, topics.describe_sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:
             Group(settings, admin(settings.destination, settings)).check_stopped()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from common.candidate_names import CANDIDATES_MAX
+from common.candidate_settings import CANDIDATES_MAX
 from common.settings_table import BY_NAME, Setting
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
@@ -37,8 +37,8 @@ def parse_duration_ms(duration: object) -> int:
 def _duration_in_range(setting: Setting, duration: object) -> int:
     """In ms; ValueError for what the setting would not take."""
     duration_ms = parse_duration_ms(duration)
-    if not setting.least <= duration_ms <= setting.most:
-        raise ValueError(f"from {setting.least} to {setting.most} ms is expected")
+    if not setting.minimum <= duration_ms <= setting.maximum:
+        raise ValueError(f"from {setting.minimum} to {setting.maximum} ms is expected")
     return duration_ms
 
 

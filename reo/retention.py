@@ -66,7 +66,7 @@ class PartitionReader:
 
     def end_offset(self) -> int:
         """The offset behind the last record."""
-        return positions.ends(self.client, [self.place])[self.place]
+        return positions.list_end_offsets(self.client, [self.place])[self.place]
 
     def _offset_not_after(self, record: Content) -> int:
         """An offset before which this record cannot be: a broker tells the first offset with this timestamp or a later one (KIP-79)."""

@@ -2,9 +2,9 @@
 --json`.
 
 Everything comes from the metric files of the service's processes (`reo.health`) and from the
-supervisor, so a request costs no question to a cluster, and is answered while no cluster answers. A
-value that only the clusters know, or that belongs to a stage that runs elsewhere, is null; so is
-what a process has not reported yet. `reo status` asks the clusters and knows neither the last error
+supervisor, so it sends no request to a cluster, and works while no cluster answers. A value
+is null when only the clusters know it, when it belongs to a stage that runs elsewhere, or when the
+process has not reported it yet. `reo status` asks the clusters and knows neither the last error
 nor what a process waits for.
 """
 
@@ -37,7 +37,7 @@ def build_status(
     gauges = _read_gauges(registry)
     partitions = [
         _describe_partition(gauges, source, intermediate)
-        for source, intermediate in _find_places(settings, gauges)
+        for source, intermediate in _find_partitions(settings, gauges)
     ]
     lags = {
         name: _total([row["lag"][name] for row in partitions])
@@ -82,7 +82,7 @@ def _read_gauges(registry: CollectorRegistry) -> Gauges:
     return gauges
 
 
-def _find_places(settings: Settings, gauges: Gauges) -> list[tuple[Place, Place]]:
+def _find_partitions(settings: Settings, gauges: Gauges) -> list[tuple[Place, Place]]:
     """The source and intermediate partitions about which a process has reported something, in the
     order of the settings.
     """
@@ -103,17 +103,17 @@ def _find_places(settings: Settings, gauges: Gauges) -> list[tuple[Place, Place]
 
 
 def _describe_partition(gauges: Gauges, source: Place, intermediate: Place) -> dict[str, Any]:
-    def get(name: str, place: Place, stage: str = "") -> float | None:
+    def get_value(name: str, place: Place, stage: str = "") -> float | None:
         return gauges.get((name, stage, place.topic, str(place.partition)))
 
-    one, two = (
+    stage_one, stage_two = (
         {
-            "records": _integer(get("reo_lag_records", place, stage)),
-            "seconds": get("reo_lag_seconds", place, stage),
+            "records": _integer(get_value("reo_lag_records", place, stage)),
+            "seconds": get_value("reo_lag_seconds", place, stage),
         }
         for place, stage in ((source, "replicator"), (intermediate, "deduplicator"))
     )
-    records, seconds = [(one[unit], two[unit]) for unit in ("records", "seconds")]
+    records, seconds = [(stage_one[unit], stage_two[unit]) for unit in ("records", "seconds")]
     both = {
         "records": None if None in records else sum(filter(None, records)),
         "seconds": None if None in seconds else max(filter(None, seconds), default=0.0),
@@ -121,12 +121,12 @@ def _describe_partition(gauges: Gauges, source: Place, intermediate: Place) -> d
     return {
         "topic": source.topic,
         "partition": source.partition,
-        "source_end": _integer(get("reo_source_end_offset", source)),
+        "source_end": _integer(get_value("reo_source_end_offset", source)),
         "stage_one_offset": None,
-        "frontier": _integer(get("reo_frontier_offset", source)),
+        "frontier": _integer(get_value("reo_frontier_offset", source)),
         "epoch": None,  # a gauge is a float, which is too short for it
         "stage_one_wrote_ms": None,
-        "lag": {"stage_one": one, "stage_two": two, "both": both},
+        "lag": {"stage_one": stage_one, "stage_two": stage_two, "both": both},
         "rate": {"stage_one": None, "stage_two": None},
     }
 

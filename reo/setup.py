@@ -1,8 +1,8 @@
-"""`reo setup`: what an installed reo needs beside its Python packages, once: Java is looked for,
-jars are fetched, Spark's classes are archived.
+"""`reo setup`: prepares once what an installed reo needs besides its Python packages: it finds Java,
+fetches the jars, and archives Spark's classes.
 
-It can be repeated at any time: what is there and right is left alone. `make setup` of a checkout
-and the build of the image call it too.
+It can be repeated at any time, and changes nothing that is already correct. `make setup` of a
+checkout and the build of the image call it too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deduplicator import hot_path
 from replicator import archive, connector
 
 JAVA_VERSIONS = ("17", "21")
-"""What Spark 4.2 runs on."""
+"""The versions that Spark 4.2 supports."""
 JAVA_MODULE = "jdk.incubator.vector"
 """Spark's launcher adds it to every JVM."""
 
@@ -51,17 +51,17 @@ def find_java() -> str:
         modules = ""
     version = next(iter(re.findall(r"^java\.base@(.*)$", modules, re.MULTILINE)), "")
     if version.split(".")[0] not in JAVA_VERSIONS or JAVA_MODULE not in modules:
-        lacks = "" if JAVA_MODULE in modules else f" without {JAVA_MODULE}"
-        found = f"the java on PATH is {version}{lacks}" if version else "there is no java on PATH"
+        missing_module = "" if JAVA_MODULE in modules else f" without {JAVA_MODULE}"
+        description = f"the java on PATH is {version}{missing_module}" if version else "there is no java on PATH"
         raise SettingsInvalid(
-            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {found}: install the package "
+            f"stage one needs Java {' or '.join(JAVA_VERSIONS)}, and {description}: install the package "
             "openjdk-17-jre-headless, or put another one on PATH"
         )
     return version
 
 
 def describe_compiled_path() -> str:
-    """Who does the work of stage two, and why."""
+    """Whether stage two uses the compiled path; if not, why."""
     try:
         hot_path.library()
     except hot_path.Unavailable as reason:
@@ -72,6 +72,7 @@ def describe_compiled_path() -> str:
 
 
 def _prepare_archive() -> str:
+    """Create the archive unless it is current; returns what was done."""
     if archive.is_current():
         return "there already"
     begin_s = machine.monotonic()
@@ -79,5 +80,5 @@ def _prepare_archive() -> str:
     return f"created in {machine.monotonic() - begin_s:.0f} s"
 
 
-def _report(name: str, text: str, place: Path | None = None) -> None:
-    print(f"{name:10}{text}{f': {place}' if place else ''}", flush=True)
+def _report(name: str, text: str, path: Path | None = None) -> None:
+    print(f"{name:10}{text}{f': {path}' if path else ''}", flush=True)

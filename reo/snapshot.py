@@ -93,8 +93,8 @@ class Inspector:
     def take_snapshot(self) -> Snapshot:
         """Ask both clusters; ClusterUnreachable and similar errors when one does not answer, FrontierUnreadable when a commit is not reo's."""
         settings, timeout_s = self.settings, self.settings.number("connect_timeout_s")
-        sources = topics.sources(settings, self.clients.source_admin, timeout_s)
-        existing = topics.look_up(settings.destination, self.clients.destination_admin, topics.written_topics(settings, sources), timeout_s)
+        sources = topics.describe_sources(settings, self.clients.source_admin, timeout_s)
+        existing = topics.look_up(settings.destination, self.clients.destination_admin, topics.list_written_topics(settings, sources), timeout_s)
         pairs = [(route.source(partition), route.intermediate(partition)) for route, source in sources.items() for partition in range(source.partitions)]
         intermediates = [place for _, place in pairs if place.topic in existing and place.partition < existing[place.topic].partitions]
         commits = self._load_commits(intermediates)
@@ -104,17 +104,18 @@ class Inspector:
         frontiers_by_place = {place: commit.frontier for place, commit in commits.items()}
         return Snapshot(machine.monotonic(), sources, partitions, frontiers_by_place, open_at_source, self._find_open_transactions(outputs))
 
-    def _load_commits(self, places: list[Place]) -> dict[Place, positions.Committed]:
+    def _load_commits(self, places: list[Place]) -> dict[Place, positions.GroupCommit]:
         """By intermediate partition."""
         return {place: positions.decode_commit(place, *commit) for place, commit in self.group.commits(places, decided=False).items()}
 
-    def _read_progress(self, pairs: list[tuple[Place, Place]], intermediates: list[Place], commits: Mapping[Place, positions.Committed]
+    def _read_progress(self, pairs: list[tuple[Place, Place]], intermediates: list[Place], commits: Mapping[Place, positions.GroupCommit]
                        ) -> tuple[list[PartitionProgress], dict[Place, int]]:
         source_admin, destination_admin = self.clients.source_admin, self.clients.destination_admin
-        ends = positions.ends(source_admin, [source for source, _ in pairs])
-        stable = positions.ends(source_admin, ends, committed_only=True)
-        begins = positions.beginnings(source_admin, [source for source, _ in pairs])
-        intermediate_begins, intermediate_ends = (ask(destination_admin, intermediates) for ask in (positions.beginnings, positions.ends))
+        ends = positions.list_end_offsets(source_admin, [source for source, _ in pairs])
+        stable = positions.list_end_offsets(source_admin, ends, committed_only=True)
+        begins = positions.list_beginning_offsets(source_admin, [source for source, _ in pairs])
+        intermediate_begins, intermediate_ends = (ask(destination_admin, intermediates)
+                                                 for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
         newest = self._read_firsts(self.clients.frontier_reader,
                                    {place: end - 1 for place, end in intermediate_ends.items() if end > intermediate_begins[place]})
         unread = {place: commit.intermediate_offset for place, commit in commits.items() if commit.intermediate_offset < intermediate_ends[place]}
@@ -161,8 +162,8 @@ class Inspector:
         return records
 
     def _find_open_transactions(self, places: list[Place]) -> dict[Place, int]:
-        ends = positions.ends(self.clients.destination_admin, places)
-        stable = positions.ends(self.clients.destination_admin, places, committed_only=True)
+        ends = positions.list_end_offsets(self.clients.destination_admin, places)
+        stable = positions.list_end_offsets(self.clients.destination_admin, places, committed_only=True)
         return {place: stable[place] for place, end in ends.items() if stable[place] < end}
 
 

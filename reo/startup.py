@@ -13,8 +13,8 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from common import migration, permissions, source_candidates, tables, topics
-from common.children import die_with_parent
+from common import destination_settings, permissions, source_candidates, sync_settings, topics
+from common.child_processes import die_with_parent
 from common.errors import StageFailed
 from common.process import Stopping
 from common.routes import Place
@@ -65,11 +65,11 @@ def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -
 def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, *permissions.of_service(settings, stages))
-    if "deduplicator" in stages and tables.named(settings):
+    if "deduplicator" in stages and destination_settings.is_postgresql(settings):
         from common import postgresql
 
         postgresql.check(settings)
     copied = topics.prepare(settings)
-    if "deduplicator" in stages and migration.synced_configs(settings):
+    if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
         config_drift.sync_configs(settings)
-    return topics.intermediates(copied)
+    return topics.list_intermediate_partitions(copied)

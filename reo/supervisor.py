@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
 from common import machine
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
 from common.settings import Settings, is_ours

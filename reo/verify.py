@@ -19,7 +19,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import machine, permissions, positions, source_candidates, tables, topics
+from common import destination_settings, machine, permissions, positions, source_candidates, topics
 from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
 from common.kafka_clients import admin
 from common.routes import Place, Route
@@ -43,7 +43,7 @@ class Verification:
         self.resume_file = resume_file
         timeout_s = settings.number("connect_timeout_s")
         source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
-        sources, self.not_comparable = select_comparable(settings, topics.sources(settings, source_admin, timeout_s))
+        sources, self.not_comparable = select_comparable(settings, topics.describe_sources(settings, source_admin, timeout_s))
         copies, partitions = _look_up_copies(settings, sources)
         self.not_compared = list(not_compared.list_of_topics(sources, partitions))
         """What no comparison of partitions covers."""
@@ -54,13 +54,13 @@ class Verification:
         self._saved_at = machine.monotonic()
         for route, source in sources.items():
             copy = copies.get(route)
-            is_compacted = topics.compacted(source_admin, settings.source, source.name)
+            is_compacted = topics.is_compacted(source_admin, settings.source, source.name)
             if copy is not None:
                 resume_file.check_topics(source, copy)
-                is_compacted = is_compacted or topics.compacted(destination_admin, settings.destination, copy.name)
+                is_compacted = is_compacted or topics.is_compacted(destination_admin, settings.destination, copy.name)
             left, right = ([side(partition) for partition in range(source.partitions)] for side in (route.source, route.destination))
-            source_begins, source_ends = (ask(source_admin, left) for ask in (positions.beginnings, positions.ends))
-            destination_begins = positions.beginnings(destination_admin, right) if copy is not None else dict.fromkeys(right, 0)
+            source_begins, source_ends = (ask(source_admin, left) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
+            destination_begins = positions.list_beginning_offsets(destination_admin, right) if copy is not None else dict.fromkeys(right, 0)
             for place, output in zip(left, right, strict=True):
                 comparison = resume_file.start_comparison(place, source_begins[place], destination_begins[output])
                 self._next_offsets[place] = max(comparison.source_next, source_begins[place])
@@ -90,7 +90,7 @@ class Verification:
 def _look_up_copies(settings: Settings, sources: Mapping[Route, Topic]) -> tuple[dict[Route, Topic], dict[str, int]]:
     """The destination topics (none when the copies are tables), and how many partitions each has; TopicMissing when one does not exist or lacks partitions."""
     names = {route.destination_topic for route in sources}
-    if tables.named(settings):
+    if destination_settings.is_postgresql(settings):
         from reo.table_rows import count_partitions
 
         return {}, count_partitions(settings, names)
@@ -111,8 +111,8 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
     console = Console(stderr=True)
     started_at, resume_file = machine.monotonic(), ResumeFile(resume)
     try:
-        if resume or not tables.named(settings):
-            tables.refuse(settings, "reo verify --resume" if resume else "reo verify", "a table is read from its beginning")
+        if resume or not destination_settings.is_postgresql(settings):
+            destination_settings.refuse_command(settings, "reo verify --resume" if resume else "reo verify", "a table is read from its beginning")
         resume_file.read()
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         verification = Verification(settings, resume_file)

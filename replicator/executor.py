@@ -46,7 +46,7 @@ def run() -> int:
     try:
         java, *words = build_command(os.environ)
     except ReoError as error:
-        logs.without_settings("reo", error, error.exit_code)
+        logs.report_settings_error("reo", error, error.exit_code)
         return error.exit_code
     log_option = jvm.write_log_config(Path(tempfile.gettempdir()), os.environ.get("REO_LOG_FORMAT", "text"), jvm.EXECUTOR)
     return os.execvp(java, [java, log_option, *words])  # noqa: S606  (signals reach the JVM, and its exit code is the container's)

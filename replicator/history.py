@@ -47,13 +47,13 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
     records = positions.read_first_records(reader, offsets)
     _check_stable(settings, client, {place: offset for place, offset in offsets.items() if place not in records})
     missing = {place for place, (last, _) in copied.items() if not _is_at(records[place], last.source_offset)}
-    begins, ends = (ask(client, missing, timeout_s=request_timeout_s(settings)) for ask in (positions.beginnings, positions.ends))
+    begins, ends = (ask(client, missing, timeout_s=request_timeout_s(settings)) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
     for place, (last, _) in copied.items():
         if place not in missing:
             _check_same(place, last, records[place])
         elif begins[place] > last.source_offset:
             continue
-        elif ends[place] <= last.source_offset or not topics.compacted(client, settings.source, place.topic):
+        elif ends[place] <= last.source_offset or not topics.is_compacted(client, settings.source, place.topic):
             raise _lost_records(place, f"no record at offset {last.source_offset} any more, which was the last one copied")
     following = {place: max(last.source_offset + 1, begins.get(place, 0)) for place, (last, _) in copied.items()}
     _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to}, copied)
@@ -73,7 +73,7 @@ def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place
 
     What was copied was below the last stable offset, which goes back only with a loss (of a transaction's marker, mostly).
     """
-    stable = positions.ends(client, silent, committed_only=True, timeout_s=request_timeout_s(settings))
+    stable = positions.list_end_offsets(client, silent, committed_only=True, timeout_s=request_timeout_s(settings))
     for place, offset in silent.items():
         if stable[place] <= offset:
             raise _lost_records(place, f"an open transaction at offset {stable[place]}, before the last one copied, which was at {offset}")

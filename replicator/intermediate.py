@@ -47,7 +47,7 @@ def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
         "kafka.compression.type": settings.text("producer.compression_type"),
         "kafka.reconnect.backoff.max.ms": "1000",
         "includeHeaders": "true",
-        **client_options.spark(settings.options("intermediate.producer_options")),
+        **client_options.to_spark_options(settings.options("intermediate.producer_options")),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from common import epochs, machine, permissions, positions, source_candidates, topics
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
-from common.positions import Committed
+from common.positions import GroupCommit
 from common.process import Stopping
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
@@ -50,7 +50,7 @@ class Planner:
             settings = source_candidates.select_answering(self.settings)
             permissions.check_permissions(settings, "run replicator")  # without it, a run without permission fails with Spark's message, which names no ACL
             prepared = self._prepare_sources(settings)
-            commits = self._wait_for_frontiers(topics.intermediates(prepared))
+            commits = self._wait_for_frontiers(topics.list_intermediate_partitions(prepared))
             if commits is None:
                 return None
             frontiers = {place: commit.frontier for place, commit in commits.items()}
@@ -74,7 +74,7 @@ class Planner:
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
         client, cluster = self.clients.destination_admin, self.settings.destination
-        return max((topics.bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
+        return max((topics.get_message_bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
 
     def _prepare_sources(self, settings: Settings) -> dict[Route, Topic]:
         """The source topics to copy now. While patterns match no topic it waits, unless `stop_at_end` is set."""
@@ -82,7 +82,7 @@ class Planner:
         while True:
             self.pulse.wait("source")
             sources = topics.prepare(settings)
-            topics.check_none_gone(self.last_sources, sources)
+            topics.check_none_deleted(self.last_sources, sources)
             if sources or self.settings.stop_at_end or self.stopping():
                 self.last_sources = sources
                 return sources
@@ -91,7 +91,7 @@ class Planner:
                 is_logged = True
             machine.sleep(RETRY_S)
 
-    def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, Committed] | None:
+    def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, GroupCommit] | None:
         """The frontier of every partition, after giving stage two `replicator.drain_s` to read the intermediate topics to the end."""
         drain_deadline = machine.monotonic() + self.settings.number("replicator.drain_s")
         logged_at = 0.0
@@ -107,7 +107,7 @@ class Planner:
             machine.sleep(PAUSE_S)
         return None
 
-    def try_read_commits(self, places: Iterable[Place]) -> dict[Place, Committed]:
+    def try_read_commits(self, places: Iterable[Place]) -> dict[Place, GroupCommit]:
         """The commits, as of before any open transaction: stage two goes on while a run is planned, too. Empty while the cluster does not answer."""
         try:
             return positions.read_commits(self.clients.frontier_reader, places, 2.0)
@@ -115,9 +115,9 @@ class Planner:
             log.debug("the frontier cannot be read yet: %s", later)
             return {}
 
-    def _is_drained(self, commits: dict[Place, Committed]) -> bool:
+    def _is_drained(self, commits: dict[Place, GroupCommit]) -> bool:
         try:
-            ends = positions.ends(self.clients.destination_admin, commits)
+            ends = positions.list_end_offsets(self.clients.destination_admin, commits)
         except ClusterUnreachable as silent:
             log.debug("%s", silent)
             return False

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from common import client_options, spark_options
-from common.children import kill_children
+from common.child_processes import kill_children
 from common.errors import StageFailed
 from common.nearest import suggest
 from common.settings import Settings
@@ -84,7 +84,7 @@ def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
             continue
         known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]
         for option in raw_options:
-            if option not in known and option not in client_options.SPARKS_OWN:
+            if option not in known and option not in client_options.SPARK_OPTIONS:
                 log.warning("%s: %s is no option of Kafka's client%s: it is passed through, and probably has no effect", name, option, suggest(option, known))
 
 

@@ -39,7 +39,7 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "kafka.reconnect.backoff.max.ms": "1000",
         # The sequence numbers need one Spark task per Kafka partition: minPartitions, maxRecordsPerPartition and speculation
         # would split a partition and are not set anywhere.
-        **client_options.spark(settings.options("source.consumer_options")),
+        **client_options.to_spark_options(settings.options("source.consumer_options")),
     }
 
 

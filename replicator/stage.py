@@ -14,7 +14,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import machine, permissions, points, positions, source_candidates, topics
+from common import failpoints, machine, permissions, positions, source_candidates, topics
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -67,7 +67,7 @@ class Stage:
             can_plan_first = self.settings.stop_at_end and not self.has_filter  # the JVM must first check whether the filter is valid
             can_plan = can_plan_first or self._wait_for_slots()  # a plan made before the JVM is up would be outdated when the run starts
             plan = self.planner.plan() if can_plan else None
-            points.at("one: planned")
+            failpoints.hit("one: planned")
             if plan is None:
                 self._apply("stopped")
             elif self.settings.stop_at_end and self._is_complete(plan):
@@ -90,7 +90,7 @@ class Stage:
         try:
             query = self.engine.start(plan)
             self._apply("started")
-            points.at("one: query started")
+            failpoints.hit("one: query started")
             event = self._follow(query, watch)
             self.pulse.wait("spark")
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
@@ -101,7 +101,7 @@ class Stage:
             raise StageFailed(f"the JVM of stage one is gone: {lost}") from None
         RUNS.labels(event).inc()
         log.info("run with epoch %(epoch)d ended: %(reason)s", {"epoch": plan.epoch, "reason": event})
-        points.at("one: run ended")
+        failpoints.hit("one: run ended")
         self._apply(event)
         if event == "finished":
             self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
@@ -169,9 +169,9 @@ class Stage:
         while not self.stopping():
             event = self._check_run(watch)
             commits = self.planner.try_read_commits(watch.plan.starts)
-            ends = positions.ends(self.clients.destination_admin, watch.plan.starts)
+            ends = positions.list_end_offsets(self.clients.destination_admin, watch.plan.starts)
             if len(commits) == len(ends) and all(commits[place].intermediate_offset >= end for place, end in ends.items()):
-                points.at("one: drained")
+                failpoints.hit("one: drained")
                 return "complete"
             if event in ("superseded", "hole"):
                 return "behind"
@@ -184,7 +184,7 @@ class Stage:
             return True
         source_partitions = plan.source_partitions()
         if not self.end_offsets:
-            ends = positions.ends(self.clients.source_admin, source_partitions.values(), committed_only=True)
+            ends = positions.list_end_offsets(self.clients.source_admin, source_partitions.values(), committed_only=True)
             self.end_offsets = {place: ends[source_place] for place, source_place in source_partitions.items()}
         return all(positions.find_first_visible(self.clients.source_reader, source_partitions[place], plan.starts[place], end) is None
                    for place, end in self.end_offsets.items())
@@ -192,7 +192,7 @@ class Stage:
     def _write_read_up_to(self, plan: Plan) -> None:
         """Everything is copied, so between the frontiers and the ends is nothing to copy: have stage two commit that."""
         ends, source_partitions = self.last_read_up_to if self.last_run_wrote_nothing else self.end_offsets, plan.source_partitions()
-        begins = positions.beginnings(self.clients.source_admin, source_partitions.values())
+        begins = positions.list_beginning_offsets(self.clients.source_admin, source_partitions.values())
         empty_ranges = {place: EmptyRange(start - 1, ends[place]) for place, start in plan.starts.items()
                         if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
@@ -231,7 +231,7 @@ def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Se
 
     `state_file` is for `replicator.source_selection`.
     """
-    points.at("one: started")
+    failpoints.hit("one: started")
     with permissions.explain_refusals(settings, "run replicator"):
         partitions = sum(source.partitions for source in topics.prepare(source_candidates.select_answering(settings)).values())
         engine = start_engine(settings, partitions)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer
 
-from common import filters, positions, tables
+from common import destination_settings, filters, positions
 from common.errors import ClusterUnreachable, SourceRefused
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
@@ -72,7 +72,7 @@ def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier],
         if frontier.last_record and not (is_whole and route.is_one_to_one):
             written.add(route)
             compared[route] += place in same_last
-    beginnings = positions.beginnings(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
+    beginnings = positions.list_beginning_offsets(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
     ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination, settings.source))
     try:
         for route, place, frontier in rows:
@@ -124,7 +124,7 @@ def _read_copy_tail(consumer: Consumer, output: Place, frontier: Frontier, begin
 
 def _read_candidate_tail(snapshot: SourceSnapshot, consumer: Consumer, place: Place, begin: int, last: int) -> list[TailRecord]:
     """Read the candidate's records from `begin` to `last`, as the copy would have them."""
-    instead_of_zero = tables.zero_timestamp_ms(snapshot.settings) or 0
+    instead_of_zero = destination_settings.get_zero_timestamp_ms(snapshot.settings) or 0
     records = []
     for message in positions.read_visible(consumer, {place: begin}, request_timeout_s(snapshot.settings)):
         if message.offset() > last:

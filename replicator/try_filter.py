@@ -10,7 +10,7 @@ import os
 import sys
 
 from common import settings
-from common.children import kill_children
+from common.child_processes import kill_children
 from common.errors import ReoError
 from replicator import session
 

@@ -16,11 +16,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common import machine, points, positions, topics
+from common import failpoints, machine, positions, topics
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
-from common.positions import Committed
+from common.positions import GroupCommit
 from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
@@ -49,13 +49,13 @@ class Sample:
 
     sources: dict[Route, topics.Topic]
     source_beginnings: dict[Place, int]
-    source_ends: dict[Place, positions.End]
+    source_ends: dict[Place, positions.EndOffset]
     """The last stable offsets: up to these the source can be read."""
     source_high_watermarks: dict[Place, int]
     """Between the last stable offset and this one are records of open transactions."""
     intermediate_ends: dict[Place, int]
     newest: dict[Place, Origin | ReadUpTo]
-    commits: dict[Place, Committed]
+    commits: dict[Place, GroupCommit]
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Watch:
         self.progressed_at = dict.fromkeys(self.plan.starts, now)
         self.source_partitions = self.plan.source_partitions()
         self.copied = dict(self.plan.copied)
-        self.initial_ends = positions.ends(self.clients.destination_admin, self.plan.starts)
+        self.initial_ends = positions.list_end_offsets(self.clients.destination_admin, self.plan.starts)
         self.intermediate_ends = dict(self.initial_ends)
         self.has_filter = bool(self.settings.text("filter.sql"))
         self.stall_s = STALL_S
@@ -118,26 +118,28 @@ class Watch:
 
     def has_written_nothing(self) -> bool:
         """Whether the intermediate topics end where they ended before the run."""
-        return positions.ends(self.clients.destination_admin, self.plan.starts) == self.initial_ends
+        return positions.list_end_offsets(self.clients.destination_admin, self.plan.starts) == self.initial_ends
 
     def describe_sources(self) -> dict[Route, topics.Topic]:
         """Every route with its source topic as it is now; TopicMissing when a source topic of this run is gone."""
-        sources = topics.sources(self.settings, self.clients.source_admin, request_timeout_s(self.settings))
-        topics.check_none_gone(self.plan.sources, sources)
+        sources = topics.describe_sources(self.settings, self.clients.source_admin, request_timeout_s(self.settings))
+        topics.check_none_deleted(self.plan.sources, sources)
         return sources
 
     def check_sources(self) -> None:
         """TopicMissing or SourceRecreated when a source topic was deleted or recreated."""
         self._check_identities(self.describe_sources())
 
-    def take_sample(self, commits: dict[Place, Committed]) -> Sample:
+    def take_sample(self, commits: dict[Place, GroupCommit]) -> Sample:
         """Ask both clusters; ClusterUnreachable when one does not answer, TopicMissing when a source topic is gone."""
         client, at_source, timeout_s = self.clients.source_admin, self.source_partitions.values(), request_timeout_s(self.settings)
         sources = self.describe_sources()
-        beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.beginnings, positions.ends))
-        newest = positions.newest_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
-        high_watermarks = positions.ends(client, at_source, timeout_s=timeout_s)  # before the stable ends: records written in between are no open transaction
-        return Sample(sources, positions.beginnings(client, at_source, timeout_s), positions.stable_ends(client, at_source, timeout_s), high_watermarks,
+        beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
+        newest = positions.read_last_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
+        # before the stable ends: records written in between are no open transaction
+        high_watermarks = positions.list_end_offsets(client, at_source, timeout_s=timeout_s)
+        return Sample(sources, positions.list_beginning_offsets(client, at_source, timeout_s),
+                      positions.list_stable_ends(client, at_source, timeout_s), high_watermarks,
                       ends, newest, commits)
 
     def find_event(self, sample: Sample) -> Event | None:
@@ -178,7 +180,7 @@ class Watch:
         leader_epochs = {source_place: end.leader_epoch for source_place, end in sample.source_ends.items()}
         truncated = {source_place for place, source_place in self.source_partitions.items() if sample.source_ends[source_place].offset < self.positions[place]}
         if truncated:  # while a transaction is open, the last stable offset may be below a first frontier
-            ends = positions.ends(self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings))
+            ends = positions.list_end_offsets(self.clients.source_admin, truncated, timeout_s=request_timeout_s(self.settings))
             truncated = {source_place for place, source_place in self.source_partitions.items()
                          if source_place in truncated and ends[source_place] < self.positions[place]}
         frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
@@ -211,12 +213,12 @@ class Watch:
         source_place = self.source_partitions[place]
         position = max(self.written_up_to.get(place, -1) + 1, commit.frontier.rule.frontier + 1 if commit else 0, self.spark_read_up_to.get(source_place, 0))
         if position > self.positions[place]:
-            points.at("one: first written")
+            failpoints.hit("one: first written")
             RECORDS_IN.labels("replicator", *map(str, source_place)).inc(position - self.positions[place])
             self.positions[place] = position
             self.progressed_at[place] = now
 
-    def _note_hole(self, place: Place, commit: Committed, end: int, now: float) -> None:
+    def _note_hole(self, place: Place, commit: GroupCommit, end: int, now: float) -> None:
         """Note since when a hole is open. Stage two's commit says so, whatever is still to be read after the hole; the first offset of one being filled moves.
 
         A hole is also open when stage two has read everything and its frontier is below what was written: the intermediate topic lost its newest records.

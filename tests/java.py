@@ -13,7 +13,7 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from tests.judge import Record
 from tests.kafka import ROOT, until
 

@@ -19,7 +19,7 @@ from threading import Lock, Thread
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from tests.kafka import ROOT
 
 DRIVER = "reo-replicator-0"

@@ -18,7 +18,7 @@ from subprocess import DEVNULL, Popen
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from common.frontier import decode
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 from tests.judge import Partitions, Record
 from tests.kafka import until

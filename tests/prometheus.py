@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 from tests.kafka import ROOT
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 from tests.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
@@ -48,7 +48,7 @@ def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
 
 
 def met(proof: Path, point: str, timeout_s: float = 90) -> int:
-    """Wait for the line that a process leaves when it meets the named point (`common.points`); the process."""
+    """Wait for the line that a process leaves when it meets the named point (`common.failpoints`); the process."""
     line = re.compile(rf"{re.escape(point)}, process (\d+)\n")
     said = until(lambda: line.fullmatch(proof.read_text()) if proof.exists() else None, f"a process meets {point!r}", timeout_s)
     return int(said[1])

@@ -17,7 +17,7 @@ from typing import Self
 
 import pyspark
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 from tests.kafka import until
 from tests.service import command_of, kill, session_of

@@ -76,7 +76,7 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
             for row in as_json(clusters, topic, "acls")["acls"] if row["cluster"] == "source"}
     assert rows[("User:shop", "READ", "ALLOW")] == rows[("User:mallory", "READ", "DENY")] == (topic, "")
     assert {who: why for who, (new, why) in rows.items() if new is None} == {
-        ("User:shop", "WRITE", "ALLOW"): "left out: only with --with-write: another writer breaks a copy that goes on",
+        ("User:shop", "WRITE", "ALLOW"): "left out: only with --with-write: another writer breaks a running copy",
         ("User:prefix", "READ", "ALLOW"): "left out: it covers other topics too",
         ("User:*", "WRITE", "DENY"): "left out: the fence of `reo cutover run`"}
     assert acls_of(destination, topic) == {own}, "nothing was changed"
@@ -105,14 +105,14 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
     loaded = reo_settings.load(settings(clusters, topic, {}))
     comparison = AclComparison(loaded, with_write=False)
     assert comparison.new_acls == []
-    assert "the destination sets allow.everyone.if.no.acl.found" in comparison.rows[0].why
+    assert "the destination sets allow.everyone.if.no.acl.found" in comparison.rows[0].reason
     own = topic_acl(topic, "User:reo", "*", AclOperation.ALL, ALLOW)
     destination.allow([own])
     assert AclComparison(loaded, with_write=False).new_acls == [reads]
     source.allow([topic_acl(topic, "User:*", "*", AclOperation.DESCRIBE, DENY)])
     comparison = AclComparison(loaded, with_write=False)
     comparison.apply()
-    assert [row.why.partition(" (")[0] for row in comparison.rows] == [
+    assert [row.reason.partition(" (")[0] for row in comparison.rows] == [
         "left out: it would stop the service", "left out: a DENY of this topic cannot be created", "here only: stays"]
     assert acls_of(destination, topic) == {own}
 
@@ -123,7 +123,7 @@ def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
     stand[0].allow([topic_acl(topic, "User:shop", "*", READ, ALLOW)])
     more = {"source_topic": "", "topics": f"^{topic}.*=all-{topic}", "application": f"reo-{topic}"}
     comparison = AclComparison(reo_settings.load(settings(clusters, topic, more)), with_write=True)
-    assert [(row.new, row.why) for row in comparison.rows] == [(None, "left out: the destination topic is shared with other sources")]
+    assert [(row.new, row.reason) for row in comparison.rows] == [(None, "left out: the destination topic is shared with other sources")]
 
 
 def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic: str) -> None:

@@ -75,7 +75,7 @@ def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode:
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
     stage.selection.current = 0
     identities = {route: source.identity for route, source in sources.items()}
-    return stage, Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.intermediates(sources), 0), 0))
+    return stage, Watch(on, stage.clients, Plan(1, on, sources, identities, dict.fromkeys(topics.list_intermediate_partitions(sources), 0), 0))
 
 
 @pytest.mark.parametrize("mode", ["failover", "single"])
@@ -100,7 +100,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
     made(candidates, topic, 0)
     stage, watch = watched(candidates, clusters, topic, "failover")
     assert stage._check_run(watch) is None
-    described, asked = topics.sources, TimeOuts(stage.clients.source_admin)
+    described, asked = topics.describe_sources, TimeOuts(stage.clients.source_admin)
     stage.clients.source_admin = cast(AdminClient, asked)
 
     def then_still(*arguments: Any) -> SourceTopics:
@@ -108,7 +108,7 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
         asked.found.clear()
         stand_still(one)
         return found
-    monkeypatch.setattr(topics, "sources", then_still)
+    monkeypatch.setattr(topics, "describe_sources", then_still)
     assert stage._check_run(watch) is None
     assert set(asked.found) == {int(QUICK["source_request_timeout_ms"]) / 1000}
 
@@ -151,7 +151,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
             return None not in seen[-1].values()
 
         def leader_epoch() -> int:
-            return positions.stable_ends(admin(settings.source, settings), [place])[place].leader_epoch or 0
+            return positions.list_stable_ends(admin(settings.source, settings), [place])[place].leader_epoch or 0
         until(healthy, "both answer")
         for _ in range(2):
             before = leader_epoch()
@@ -167,7 +167,7 @@ def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic
     one.create(topic, 1)
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": one.address, "REO_SOURCE_TOPIC": topic, "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address})
     client = admin(settings.source, settings)
-    assert positions.ends(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
+    assert positions.list_end_offsets(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
     stand_still(one)
     with pytest.raises(ClusterUnreachable):
-        positions.ends(client, [Place(topic, 0)], timeout_s=1)
+        positions.list_end_offsets(client, [Place(topic, 0)], timeout_s=1)

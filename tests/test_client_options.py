@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from common import client_options, kafka_clients, spark_options
-from common.client_options import GUARDED, SWITCH
+from common.client_options import ALLOW_UNSAFE, GUARDED
 from common.errors import SettingsInvalid
 from common.kafka_clients import LossCounter
 from common.routes import Place
@@ -51,13 +51,13 @@ def refusal(environment: dict[str, str], file: str | None = None) -> str:
 
 def given(setting: str, options: dict[str, str]) -> dict[str, str]:
     """The variables of a service that give these options."""
-    return {client_options.variable(setting, option).removeprefix("REO_"): value for option, value in options.items()}
+    return {client_options.get_variable(setting, option).removeprefix("REO_"): value for option, value in options.items()}
 
 
 @pytest.mark.parametrize(("setting", "option"), EVERY)
 def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) -> None:
     """A value of somebody's own is refused; a harmless one is not; with the switch it is passed and warned of, unless it cannot work at all."""
-    guard, variable = GUARDED[setting][option], client_options.variable(setting, option)
+    guard, variable = GUARDED[setting][option], client_options.get_variable(setting, option)
     message = refusal(GOOD | {variable: "what-nobody-needs"})
     assert f"{variable} is not passed through" in message
     assert spell(guard.reason, {}, uses_files=False) in message
@@ -67,7 +67,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
         assert loaded.options(setting) == {option: value}
         assert loaded.unsafe() == []
     if guard.always:
-        assert SWITCH not in message
+        assert ALLOW_UNSAFE not in message
         assert "is not passed through" in refusal(ALLOWED | {variable: "what-nobody-needs"})
     else:
         assert "REO_ALLOW_UNSAFE_OPTIONS=true" in message
@@ -81,7 +81,7 @@ def test_a_guarded_option_is_refused_with_its_reason(setting: str, option: str) 
 def test_in_flight_requests_may_be_fewer_and_not_more() -> None:
     """Five is the most with which idempotence keeps the order; fewer is slower, and no harm."""
     for setting in ("intermediate.producer_options", "destination.producer_options"):
-        variable = client_options.variable(setting, "max.in.flight.requests.per.connection")
+        variable = client_options.get_variable(setting, "max.in.flight.requests.per.connection")
         assert load(GOOD | {variable: "1"}).unsafe() == []
         assert "does not keep the order" in refusal(GOOD | {variable: "6"})
         assert "does not keep the order" in refusal(GOOD | {variable: "15"})
@@ -111,14 +111,14 @@ def test_the_guards_agree_with_what_reo_sets(monkeypatch: pytest.MonkeyPatch) ->
         assert own, setting
         assert [option for option, value in own.items() if not GUARDED[setting][option].allows(value)] == []
     names = {setting: "spark.app.name" if setting == spark_options.SETTING else "client.id" for setting in GUARDED}
-    raw = {client_options.variable(setting, option): f"mine in {setting}" for setting, option in names.items()}
+    raw = {client_options.get_variable(setting, option): f"mine in {setting}" for setting, option in names.items()}
     assert {setting: options[names[setting]] for setting, options in own_options(monkeypatch, load(GOOD | raw)).items()} == \
         {setting: f"mine in {setting}" for setting in GUARDED}
 
 
 def test_options_of_spark_itself_are_not_kafkas() -> None:
     """A name that Spark's source has goes to Spark as it is, every other one to Kafka's client."""
-    assert client_options.spark({"fetchoffset.numretries": "5", "client.rack": "a"}) == {"fetchoffset.numretries": "5", "kafka.client.rack": "a"}
+    assert client_options.to_spark_options({"fetchoffset.numretries": "5", "client.rack": "a"}) == {"fetchoffset.numretries": "5", "kafka.client.rack": "a"}
 
 
 FORMS = {
@@ -145,7 +145,7 @@ def test_options_in_a_file(tmp_path: Path, name: str) -> None:
 def test_a_variable_can_carry_the_name(option: str) -> None:
     """A dot is an underscore, an underscore two."""
     for setting in GUARDED:
-        assert client_options.of_variable(client_options.variable(setting, option)) == (setting, option)
+        assert client_options.parse_variable(client_options.get_variable(setting, option)) == (setting, option)
 
 
 @pytest.mark.parametrize(("file", "part"), [
@@ -269,5 +269,5 @@ def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: 
     clusters.source.create(topic, 1)
     service = start(topic, **given("destination.producer_options", {"acks": "1"}))
     assert service.ends(STOP_S) == 2
-    assert "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 would do): with less, an acknowledged record can be lost" in service.log
+    assert "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 are allowed): with less, an acknowledged record can be lost" in service.log
     assert clusters.destination.partitions(topic) == 0

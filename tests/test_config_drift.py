@@ -63,7 +63,7 @@ def test_what_is_set_on_the_source_topic_goes_over(clusters: Clusters, topic: st
     assert own(clusters.destination, topic) == GOES | {"max.message.bytes": limit, "message.timestamp.type": "CreateTime"}
     assert own(clusters.destination, f"{topic}-proxy") == INTERMEDIATE | {"max.message.bytes": str(int(limit) + 4096)}
     for name in STAYS:
-        assert f"{name} of the source topic {topic} is not taken over" in service.log
+        assert f"{name} of the source topic {topic} is not copied" in service.log
     service.stop()
 
 
@@ -158,7 +158,7 @@ def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, top
     """A configuration that a broker refuses when the topic is made, because of its version or policy: a stop with its reason, not a restart for ever."""
     loaded = load(settings(clusters, topic, {}))
     with pytest.raises(TopicsUnfit, match=rf"creating topic {topic} on the destination cluster: .*segment.bytes.*with 2 partitions"):
-        topics.make(admin(loaded.destination, loaded), loaded.destination, None, NewTopic(topic, 2, -1, config={"segment.bytes": "1"}))
+        topics.create_or_extend(admin(loaded.destination, loaded), loaded.destination, None, NewTopic(topic, 2, -1, config={"segment.bytes": "1"}))
 
 
 def test_what_is_kept_alike_is_changed_at_each_start(clusters: Clusters, topic: str, start: Start) -> None:

@@ -11,14 +11,14 @@ from typing import get_args
 
 import pytest
 
-from common import points
+from common import failpoints
 from tests.conftest import Start
 from tests.kafka import Clusters, spread, until
 from tests.recovering import numbered
 from tests.service import Service, met
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
-Deaths = dict[points.Point, int]
+Deaths = dict[failpoints.Failpoint, int]
 PARTITIONS = 2
 RECORDS = 6000
 NTH = 3
@@ -66,7 +66,7 @@ def followed_by_another(deaths: Deaths, folder: Path, service: Service) -> None:
 
 def test_no_point_is_left_out() -> None:
     """Each row of the crash matrix is one of the deaths below."""
-    assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(get_args(points.Point))
+    assert sorted(point for deaths in (*STAGE_TWO, *STAGE_ONE) for point in deaths) == sorted(get_args(failpoints.Failpoint))
 
 
 @pytest.mark.parametrize("compiled", ["yes", pytest.param("no", marks=pytest.mark.long)])
@@ -100,13 +100,13 @@ def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
 
 def test_a_point_that_was_met_is_not_met_again(tmp_path: Path) -> None:
     """The proof of one death keeps a restarted process from dying at the same point for ever."""
-    armed = points.Armed(f"two: begun:2:{tmp_path / 'died'}")
-    assert [armed.reached("two: begun"), armed.reached("two: written"), armed.reached("two: begun")] == [False, False, True]
-    assert not points.Armed(f"two: begun:1:{tmp_path / 'died'}").reached("two: begun")
+    armed = failpoints.ArmedFailpoint(f"two: begun:2:{tmp_path / 'died'}")
+    assert [armed.should_trigger("two: begun"), armed.should_trigger("two: written"), armed.should_trigger("two: begun")] == [False, False, True]
+    assert not failpoints.ArmedFailpoint(f"two: begun:1:{tmp_path / 'died'}").should_trigger("two: begun")
 
 
 def test_unset_nothing_dies() -> None:
     """Without REO_DIE_AT and REO_FREEZE_AT no point is armed."""
-    assert points.ARMED == ()
+    assert failpoints.ARMED == ()
 
 

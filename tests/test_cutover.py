@@ -204,12 +204,12 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(clusters: Cluste
         (partition, end, 0.0, 0) for partition, end in ends.items()]
     assert (plan["service_copies"], plan["fenced"], plan["to_compare"]) == (False, [], sum(ends.values()))
     assert [row["now"] for row in plan["steps"]] == [
-        "nothing was written between two looks", "0 records are left", f"{sum(ends.values())} offsets are to be compared", f"read there: {reads}",
+        "nothing was written between two measurements", "0 records are left", f"{sum(ends.values())} offsets are to be compared", f"read there: {reads}",
         "does not run", "groups: 2"]
 
 
 def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
-    """A partition that grows between two looks, and an open transaction, are producers that still write."""
+    """A partition that grows between two measurements, and an open transaction, are producers that still write."""
     clusters.source.create(topic, PARTITIONS)
     view = CutoverView(reo_settings.load(settings(clusters, topic, {})), ".*")
     before = view.take_snapshot()

@@ -163,7 +163,7 @@ def test_each_feature_has_its_test(row: str) -> None:
 @pytest.mark.parametrize("page", PROSE, ids=named)
 def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     """Each `REO_…` is a variable that reo takes, an option's included, and each `reo …` a command."""
-    known = {name for setting in SETTINGS for name in (*setting.environment, *([setting.by_file] if setting.kind == "secret" else ()))}
+    known = {name for setting in SETTINGS for name in (*setting.environment, *([setting.file_variable] if setting.kind == "secret" else ()))}
     beginnings = tuple(f"REO_{setting.name.upper().replace('.', '_')}_" for setting in SETTINGS if setting.kind == "options")
     used = set(re.findall(r"\bREO_[A-Z0-9_]*[A-Z0-9]\b", page.read_text()))
     assert {name for name in used - known - NO_SETTINGS if not name.startswith(beginnings)} == set()

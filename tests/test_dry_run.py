@@ -179,7 +179,7 @@ def reset(clusters: Clusters, topic: str) -> None:
 
 @pytest.mark.parametrize(("harm", "exit_code", "error", "words"), [
     (truncated, 20, "SourceTruncated", "offsets were deleted at the source before they were copied"),
-    (recreated, 21, "SourceRecreated", "is another one than the one that was copied"),
+    (recreated, 21, "SourceRecreated", "is not the one that was copied"),
     (reset, 23, "FrontierUnreadable", "carries no frontier"),
 ], ids=lambda value: value.__name__ if callable(value) else None)
 def test_each_error_of_a_copy_that_stands(clusters: Clusters, topic: str, start: Start, harm: Callable[[Clusters, str], None], exit_code: int, error: str,

@@ -198,7 +198,7 @@ def test_a_text_that_clients_do_not_take_is_refused(value: str) -> None:
 
 def test_a_file_that_can_not_be_looked_for_is_refused() -> None:
     """Found by reading for the environment target: a name longer than the system allows was an OSError."""
-    with pytest.raises(SettingsInvalid, match="there is no such settings file"):
+    with pytest.raises(SettingsInvalid, match="the settings file does not exist"):
         reo_settings.load(GIVEN | {"REO_SETTINGS_FILE": "x" * 5000})
 
 

@@ -159,7 +159,7 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(monkeypatch: 
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"})
     silent, lost = Place("orders", 0), Place("orders", 1)
     monkeypatch.setattr(positions, "read_first_records", lambda *_: {})
-    monkeypatch.setattr(positions, "ends", lambda *_, **__: {silent: 10, lost: 3})
+    monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {silent: 10, lost: 3})
     with pytest.raises(SourceTruncated, match="orders-1 has an open transaction at offset 3"):
         check_history(settings, cast(AdminClient, None), cast(Consumer, None), {place: LastCopied(of(5), 5) for place in (silent, lost)})
 

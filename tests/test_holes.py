@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from common import positions
 from common.frontier import Frontier, Hole, Link, RuleState, decode
-from common.positions import Committed
+from common.positions import GroupCommit
 from common.routes import Place, Route
 from common.topics import Topic
 from replicator.run import Plan
@@ -145,7 +145,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     """The watch of a run of one partition, and its clock."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr("common.machine.monotonic", lambda: clock.now)
-    monkeypatch.setattr(positions, "ends", lambda *_, **__: {PLACE: 0})
+    monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {PLACE: 0})
     settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False, failover=False)
     source = Topic("orders", "id", 1, "cluster")
     route = Route("orders", "copy", "copy-proxy")
@@ -156,8 +156,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
 def seen(watch: Watch, number: int, rule: RuleState) -> Sample:
     """A sample under load: the source grows, stage one is at its end, and stage two never has read all that is there."""
     newest = cast(Any, SimpleNamespace(source_offset=1000 + number, epoch=EPOCH, timestamp_ms=1))
-    commit = Committed(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
-    ends = {AT_SOURCE: positions.End(1001 + number, None)}
+    commit = GroupCommit(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
+    ends = {AT_SOURCE: positions.EndOffset(1001 + number, None)}
     return Sample(watch.plan.sources, {AT_SOURCE: 0}, ends, {AT_SOURCE: 1001 + number}, {PLACE: 1000 + number * 20}, {PLACE: newest}, {PLACE: commit})
 
 

@@ -13,7 +13,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from common.logs import Line, set_up
+from common.logs import LineFormatter, configure_logging
 from common.settings import load
 from reo.demo.broker import free_port
 from replicator.run import describe_failure
@@ -39,7 +39,7 @@ def made(message: str, *arguments: object, facts: dict[str, Any] | None = None, 
 ])
 def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
     """Newlines in messages, tracebacks and facts are escaped; what is no JSON becomes its text."""
-    line = Line("stage", as_json=True).format(record)
+    line = LineFormatter("stage", as_json=True).format(record)
     assert "\n" not in line
     assert "\r" not in line
     fields = orjson.loads(line)
@@ -49,7 +49,7 @@ def test_json_is_one_line_and_parses(record: logging.LogRecord) -> None:
 
 def test_json_carries_the_facts_as_fields() -> None:
     """What a machine looks for is a field, not a part of the sentence."""
-    fields = orjson.loads(Line("stage", as_json=True).format(made("ended", facts={"exit_code": 20, "error": "X"})))
+    fields = orjson.loads(LineFormatter("stage", as_json=True).format(made("ended", facts={"exit_code": 20, "error": "X"})))
     assert (fields["event"], fields["exit_code"], fields["error"]) == ("ended", 20, "X")
 
 
@@ -58,7 +58,7 @@ def test_a_lost_jvm_is_not_said_by_py4j(capsys: pytest.CaptureFixture[str]) -> N
     root = logging.getLogger()
     before = root.handlers[:], root.level
     try:
-        set_up(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), "replicator")
+        configure_logging(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), "replicator")
         with socketserver.TCPServer(("127.0.0.1", free_port()), socketserver.BaseRequestHandler) as server:  # hangs up on whoever connects
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
             gateway = JavaGateway(gateway_parameters=GatewayParameters(port=server.server_address[1]))
@@ -76,12 +76,12 @@ def test_a_lost_jvm_is_not_said_by_py4j(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_traceback_is_in_the_event() -> None:
     """An unexpected error can be found by its text."""
-    assert "second line" in orjson.loads(Line("stage", as_json=True).format(made("failed", failing=True)))["event"]
+    assert "second line" in orjson.loads(LineFormatter("stage", as_json=True).format(made("failed", failing=True)))["event"]
 
 
 def test_text_is_one_line_with_the_facts_behind() -> None:
     """Time in UTC, level, stage, sentence, facts."""
-    line = Line("stage", as_json=False).format(made("ended %d", 3, facts={"exit_code": 20}))
+    line = LineFormatter("stage", as_json=False).format(made("ended %d", 3, facts={"exit_code": 20}))
     assert line.endswith("WARNING stage: ended 3 exit_code=20")
     assert "+00:00" in line
     assert "\n" not in line

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from common.mirror_names import NAMES
-from common.names_not_taken import NOT_TAKEN
+from common.ignored_variables import IGNORED
 from common.settings import load
 from common.settings_table import BY_ENVIRONMENT, BY_NAME
+from common.topic_mirror_variables import NAMES
 from reo.relay_import import import_settings
 from tests.kafka import ROOT
-from tests.test_mirror_names import MIRROR
+from tests.test_topic_mirror_variables import MIRROR
 
 KAFKA_REO = {
     "APPLICATION_NAME": "copy", "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS": "a:1", "KAFKA_CLUSTERS_SOURCE_TOPIC": "orders",
@@ -61,12 +61,12 @@ def test_every_variable_is_taken_or_named(given: dict[str, str]) -> None:
     for name in given:
         ours = [BY_ENVIRONMENT[name].name] if name in BY_ENVIRONMENT else [setting for mirror, setting, _ in NAMES if mirror == name]
         if ours:
-            assert name not in NOT_TAKEN
+            assert name not in IGNORED
             assert all(loaded.given_by[setting] == name and f"`{setting}`" in rows()[name] for setting in ours)
         else:
-            assert f"{name} has no effect: {NOT_TAKEN[name]}" in loaded.list_warnings()
+            assert f"{name} has no effect: {IGNORED[name]}" in loaded.list_warnings()
             assert rows()[name].startswith("not taken: ")
-    assert len(loaded.list_warnings()) == len(NOT_TAKEN.keys() & given)
+    assert len(loaded.list_warnings()) == len(IGNORED.keys() & given)
 
 
 def test_names_of_other_programs_are_not_mentioned() -> None:

@@ -39,7 +39,8 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     on = load(settings(clusters, topic, {}))
     sources = topics.prepare(on)
     stage = Stage(on, lambda: False, cast(Engine, None), 1)
-    plan = Plan(1, on, sources, {route: source.identity for route, source in sources.items()}, dict.fromkeys(topics.intermediates(sources), 0), 0)
+    identities = {route: source.identity for route, source in sources.items()}
+    plan = Plan(1, on, sources, identities, dict.fromkeys(topics.list_intermediate_partitions(sources), 0), 0)
     watch = Watch(on, stage.clients, plan)
     producer = clusters.source.producer(transactional_id=topic, transaction_timeout_ms=120_000)
     producer.init_transactions(30)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 from confluent_kafka import TopicPartition
 
-from common import permissions, tables
+from common import destination_settings, permissions
 from common.errors import Fenced, RecordRefused, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.pulse import Pulse
@@ -122,7 +122,7 @@ def test_what_looks_at_a_destination_topic_is_refused(clusters: Clusters, databa
     ({"REO_DESTINATION_ZERO_TIMESTAMP": "one"}, "REO_DESTINATION_ZERO_TIMESTAMP would not be used"),
     ({"REO_DESTINATION_PRODUCER_OPTIONS_LINGER_MS": "9"}, "destination.producer_options would not be used"),
     ({"REO_DESTINATION_TOPIC": "x" * 64}, "is longer than 63 bytes"),
-    ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table that has the frontiers"),
+    ({"REO_DESTINATION_TOPIC": "reo_frontier"}, "is the table with the frontiers"),
     ({"REO_DESTINATION_POSTGRESQL_SCHEMA": ""}, "REO_DESTINATION_POSTGRESQL_SCHEMA: a name of 1 to 63 bytes"),
     *(({"REO_SOURCE_TOPIC": "", "REO_APPLICATION": "a", "REO_TOPICS": rules}, "REO_DESTINATION_POSTGRESQL and a mapping, or a destination of several sources")
       for rules in ("a=b:key", "a=c,b=c", "^a.*=b")),
@@ -143,7 +143,7 @@ def test_a_schema_without_a_database_is_refused() -> None:
 
 def test_permissions_of_topics_are_not_asked_for() -> None:
     """With tables there is no destination topic, and no transactional id."""
-    assert tables.named(load(TO_TABLES))
+    assert destination_settings.is_postgresql(load(TO_TABLES))
     named = [{row.named_by for row in permissions.list_needed(permissions.STAGES, to_tables)} for to_tables in (False, True)]
     assert named[0] - named[1] == {"destination.topic", "application-"}
 

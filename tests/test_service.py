@@ -17,7 +17,7 @@ import prometheus_client.parser
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from common.tables import FRONTIERS
+from common.destination_settings import FRONTIER_TABLE
 from reference.interfaces import COUNTED_IN
 from reo.demo.broker import free_port
 from reo.version import VERSION
@@ -154,7 +154,7 @@ def test_every_metric_that_a_page_names_is_there() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
     assert len(named) > 30
-    assert {name.removesuffix("_bucket") for name in named} <= there | {FRONTIERS}
+    assert {name.removesuffix("_bucket") for name in named} <= there | {FRONTIER_TABLE}
 
 
 def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:

@@ -60,7 +60,7 @@ def test_each_error_has_the_users_own_spelling(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("changes", "name"), [
-    ({"REO_SETTINGS_FILE": "/nowhere.toml"}, "/nowhere.toml: there is no such settings file"),
+    ({"REO_SETTINGS_FILE": "/nowhere.toml"}, "/nowhere.toml: the settings file does not exist"),
     ({"REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL", "REO_SOURCE_SASL_MECHANISM": "PLAIN", "REO_SOURCE_SASL_USERNAME": "a",
       "REO_SOURCE_SASL_PASSWORD_FILE": "/nowhere"}, "REO_SOURCE_SASL_PASSWORD_FILE: /nowhere cannot be read"),
     ({"REO_SOURCE_SECURITY_PROTOCOL": "SSL", "REO_SOURCE_SSL_CA_FILE": "/nowhere"}, "REO_SOURCE_SSL_CA_FILE: /nowhere cannot be read"),
@@ -206,7 +206,7 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
         assert loaded.given_by["source.topic"] == f"{files[1]}: source.topic"
     first, second = refused({}, [str(files[0]), str(tmp_path / "three.toml")]).splitlines()
     assert first == "1 setting(s) are wrong:"
-    assert second.startswith(f"  {tmp_path / 'three.toml'}: there is no such settings file, or it may not be read")
+    assert second.startswith(f"  {tmp_path / 'three.toml'}: the settings file does not exist or cannot be read")
 
 
 def test_topics_of_several_files_are_all_copied(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_topics_of_several_files_are_all_copied(tmp_path: Path) -> None:
 
 def test_wrong_files_are_refused_together_with_what_else_is_wrong(tmp_path: Path) -> None:
     """A file that is not there, one that cannot be read, one with a name that nobody knows; the environment's errors stand beside."""
-    assert "there is no such settings file" in refused(GOOD | {"REO_SETTINGS_FILE": str(tmp_path / "none.toml")})
+    assert "the settings file does not exist" in refused(GOOD | {"REO_SETTINGS_FILE": str(tmp_path / "none.toml")})
     broken = tmp_path / "broken.toml"
     broken.write_text("[source\n")
     assert "cannot be read" in refused(GOOD, str(broken))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from common.children import children_of
+from common.child_processes import list_children
 from common.errors import AccessRefused, StageFailed
 from common.routes import Place
 from common.settings import Settings, load
@@ -53,6 +53,6 @@ def test_errors_are_the_services(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_is_told_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that is silent for a minute is left at once, and the process that asks it ends."""
     monkeypatch.setattr(startup, "_prepare", lambda *_: time.sleep(60))
-    before, asked = children_of(os.getpid()), iter([False, False, True])
+    before, asked = list_children(os.getpid()), iter([False, False, True])
     assert startup.prepare_clusters(SETTINGS, ("deduplicator",), lambda: next(asked)) is None
-    assert children_of(os.getpid()) == before
+    assert list_children(os.getpid()) == before

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from common import origin, positions
 from common.errors import AccessRefused, ForeignRecord, RecordRefused
-from common.positions import Committed
+from common.positions import GroupCommit
 from common.records import Consumed
 from common.routes import Place
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
@@ -139,7 +139,7 @@ def straggler(run: Run) -> None:
     assert run.hits["records behind holes"], "there was no hole"
 
 
-def committed(run: Run) -> dict[Place, Committed]:
+def committed(run: Run) -> dict[Place, GroupCommit]:
     """The group's commits."""
     consumer = Consumer({"bootstrap.servers": run.clusters.destination.address, "group.id": f"reo-{run.topic}", "log_level": 0})
     try:

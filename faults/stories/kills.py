@@ -7,7 +7,7 @@ import signal
 from functools import partial
 from typing import get_args
 
-from common.points import Point
+from common.failpoints import Failpoint
 from faults.run import RUN_BEGINS, Run, Story
 from tests.kafka import START_S, until
 from tests.service import Service, kill, met
@@ -102,7 +102,7 @@ def mixed(run: Run, times: int = 6) -> None:
 
 
 STORIES = (
-    *(Story(f"SIGKILL at {point}", partial(at_point, point=point)) for point in get_args(Point)),
+    *(Story(f"SIGKILL at {point}", partial(at_point, point=point)) for point in get_args(Failpoint)),
     Story("SIGKILL of stage one", partial(of, stages=("replicator",), times=2)),
     Story("SIGKILL of the JVM", partial(of, stages=("jvm",), times=2)),
     Story("SIGKILL of stage two", partial(of, stages=("deduplicator",), times=4)),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from common import tables
+from common import destination_settings
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, translate
@@ -109,7 +109,7 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
 
 def check_transactions(settings: Settings, destination: ClusterDescription) -> Iterator[Finding]:
     """Whether the destination has transaction coordinators (a copy to tables needs none), and whether its brokers accept reo's transactions."""
-    about, in_kafka = "destination transactions", not tables.is_outside_kafka(settings)
+    about, in_kafka = "destination transactions", not destination_settings.is_outside_kafka(settings)
     try:
         if in_kafka:
             yield _check_transaction_log(settings, destination)
@@ -158,7 +158,7 @@ def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> It
     transaction_ms, session_ms = settings.number("deduplicator.transaction_timeout_ms"), settings.number("deduplicator.session_timeout_ms")
     classic = settings.text("deduplicator.group_protocol") == "classic"
     number = _number_reader(brokers)
-    if not tables.is_outside_kafka(settings) and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
+    if not destination_settings.is_outside_kafka(settings) and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
         yield failed(about, SettingsInvalid(f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's transaction.max.timeout.ms "
                                             f"{brokers['transaction.max.timeout.ms']}: the brokers would refuse stage two. Lower one or raise the other"))
     min_ms, max_ms = number("group.min.session.timeout.ms", 0), number("group.max.session.timeout.ms", session_ms)

@@ -12,11 +12,11 @@ from typing import TypeVar
 import psycopg
 
 from common import postgresql
+from common.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA, describe_name_error
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnfit
 from common.postgresql import Session
 from common.routes import Place, Route
 from common.settings import Settings
-from common.tables import CONNECTION, FRONTIERS, SCHEMA, name_error
 from deduplicator.frontier_store import ConsumerGroup
 from deduplicator.rows import COLUMNS
 from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
@@ -54,7 +54,7 @@ class Database:
         state.tables = frozenset()
         may_create = self._may_create()
         existing = set()
-        for name in (FRONTIERS, *(route.destination_topic for route in state.sources)):
+        for name in (FRONTIER_TABLE, *(route.destination_topic for route in state.sources)):
             try:
                 if self._is_fit(name):
                     existing.add(name)
@@ -62,8 +62,8 @@ class Database:
                 elif may_create:
                     yield ok(f"table {name}", "does not exist: it would be created")
                 else:
-                    raise AccessRefused(f"the table {name} does not exist and cannot be created: the user of {CONNECTION} lacks CREATE on the schema "
-                                        f"{self.settings.text(SCHEMA)}. Grant it, or create the table (`docs/how-to/postgresql.md` has its columns)")
+                    raise AccessRefused(f"the table {name} does not exist and cannot be created: the user of {POSTGRESQL} lacks CREATE on the schema "
+                                        f"{self.settings.text(POSTGRESQL_SCHEMA)}. Grant it, or create the table (`docs/how-to/postgresql.md` has its columns)")
             except ReoError as error:
                 yield failed(f"table {name}", error)
         state.tables = frozenset(existing)
@@ -74,29 +74,29 @@ class Database:
 
     def _may_create(self) -> bool:
         """Whether the user may create tables in the schema; TopicsUnfit when there is no schema, AccessRefused without USAGE."""
-        schema = self.settings.text(SCHEMA)
+        schema = self.settings.text(POSTGRESQL_SCHEMA)
         row = self._query("checking the schema", lambda session: session.execute(MAY, [schema]).fetchone())
         if row is None:
-            raise TopicsUnfit(f"the schema {schema} does not exist. Create it, or correct {SCHEMA}")
+            raise TopicsUnfit(f"the schema {schema} does not exist. Create it, or correct {POSTGRESQL_SCHEMA}")
         if not row[0]:
-            raise AccessRefused(f"the user of {CONNECTION} lacks USAGE on the schema {schema}. Grant it")
+            raise AccessRefused(f"the user of {POSTGRESQL} lacks USAGE on the schema {schema}. Grant it")
         return bool(row[1])
 
     def _is_fit(self, name: str) -> bool:
         """Whether the table exists; TopicsUnfit or AccessRefused when it cannot be used."""
         table = postgresql.table(self.settings, name)
-        if name != FRONTIERS and name_error(name):
-            raise TopicsUnfit(name_error(name))
+        if name != FRONTIER_TABLE and describe_name_error(name):
+            raise TopicsUnfit(describe_name_error(name))
         if not self._query(f"looking up the table {name}", lambda session: postgresql.is_there(session, table)):
             return False
         qualified_name = table.as_string(self.session)
-        if name == FRONTIERS:
+        if name == FRONTIER_TABLE:
             missing = [privilege for privilege in FRONTIER_PRIVILEGES if not self._query_value(HAS, qualified_name, privilege)]
         else:
             self._query(f"checking the table {name}", lambda session: check_columns(session, table))
             missing = [privilege for privilege in RECORD_PRIVILEGES if not self._query_value(HAS_COLUMNS, qualified_name, privilege, list(COLUMNS))]
         if missing:
-            raise AccessRefused(f"the user of {CONNECTION} lacks {', '.join(missing)} on the table {qualified_name}. Grant it")
+            raise AccessRefused(f"the user of {POSTGRESQL} lacks {', '.join(missing)} on the table {qualified_name}. Grant it")
         return True
 
     def _query_value(self, query: str, *values: object) -> object:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 from common.errors import SettingsInvalid
 from common.settings import Settings, is_ours
 from reo.checks.findings import Finding, failed, ok, warning

@@ -21,7 +21,7 @@ from common.kafka_clients import admin
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
-from common.topics import Topic, intermediates
+from common.topics import Topic, list_intermediate_partitions
 from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
 from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
@@ -49,10 +49,10 @@ def check_frontier(settings: Settings, state: RouteTopics, database: Database | 
     try:
         if members.partitions:
             yield ok("consumer group", f"{group.name} has members ({', '.join(sorted(members.partitions))}): the service runs")
-            frontiers = {place: frontier for place, frontier in group.frontiers().items() if place in set(intermediates(ready))}
+            frontiers = {place: frontier for place, frontier in group.frontiers().items() if place in set(list_intermediate_partitions(ready))}
         else:
             yield ok("consumer group", f"{group.name} has no members: stage two does not run")
-            committed = group.commits(intermediates(ready))  # raises at once for pending offsets, for which a start would wait
+            committed = group.commits(list_intermediate_partitions(ready))  # raises at once for pending offsets, for which a start would wait
             frontiers, findings = _check_start(state, ready, committed.keys(), database)
             yield from findings
     except ReoError as error:
@@ -79,7 +79,8 @@ def _check_start(state: RouteTopics, ready: Mapping[Route, Topic], committed: Ab
     """The result of stage two's start: the frontiers by intermediate partition, and the findings."""
     consumer_group, routes = ConsumerGroup(state.settings, Pulse("check")), {route.intermediate_topic: route for route in ready}
     in_tables = database.open_frontiers(routes, consumer_group) if database else None
-    start = PartitionStarter(state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group)).start_partitions(intermediates(ready))
+    starter = PartitionStarter(state.settings, routes, consumer_group, in_tables or KafkaFrontierStore(consumer_group))
+    start = starter.start_partitions(list_intermediate_partitions(ready))
     known = committed | (in_tables.rows.keys() if in_tables else set())
     findings = []
     for route, source in ready.items():
@@ -128,7 +129,7 @@ def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers:
 
 def _describe_remaining(state: RouteTopics, begins: Mapping[Place, int]) -> str:
     """How many offsets there are to copy from here."""
-    ends = positions.ends(admin(state.settings.source, state.settings), begins)
+    ends = positions.list_end_offsets(admin(state.settings.source, state.settings), begins)
     return f"{sum(max(0, ends[place] - offset) for place, offset in begins.items())} offsets to copy"
 
 

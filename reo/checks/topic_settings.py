@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 
-from common import tables, topic_config, topics
+from common import destination_settings, topic_config, topics
 from common.errors import ClusterUnreachable, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.routes import Route
@@ -34,7 +34,7 @@ def check_topic_settings(state: RouteTopics) -> Iterator[Finding]:
     """All checks, route by route."""
     for route in state.sources:
         yield from _check_sizes(state, route)
-        if not tables.is_outside_kafka(state.settings):
+        if not destination_settings.is_outside_kafka(state.settings):
             yield from _check_retention(state, route)
             yield from _check_timestamps(state, route)
     for name in dict.fromkeys(name for route in state.sources for name in (route.destination_topic, route.intermediate_topic) if name in state.existing):
@@ -50,13 +50,13 @@ def _check_sizes(state: RouteTopics, route: Route) -> Iterator[Finding]:
     """`max.message.bytes` of all topics, and the size limits of the producers."""
     source, intermediate, copy = state.entries_of_source(route.source_topic), state.entries(route.intermediate_topic), state.entries(route.destination_topic)
     limit, about = topic_config.limit(source), f"record size of {route.source_topic}"
-    errors = list(topics.unfit(route, limit, intermediate, copy))
+    errors = list(topics.find_unfit_configs(route, limit, intermediate, copy))
     yield from (failed(f"topic settings of {route.destination_topic}", error) for error in errors)
     if copy is not None and topic_config.limit(copy) < limit:
         yield warning(about, f"the source takes batches of up to {limit} bytes, {route.destination_topic} of up to {topic_config.limit(copy)}: a larger record "
                       "stops the copy (exit code 27)", f"set max.message.bytes={limit} on {route.destination_topic}; `reo topics --apply` does")
     elif not errors:
-        yield ok(about, f"up to {limit} bytes, which {'both' if tables.is_outside_kafka(state.settings) else 'all three'} topics take")
+        yield ok(about, f"up to {limit} bytes, which {'both' if destination_settings.is_outside_kafka(state.settings) else 'all three'} topics take")
     for table, option in PRODUCERS:
         value = state.settings.options(table).get(option, "")
         if value.isdigit() and int(value) < limit:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import tables, topic_config, topics
+from common import destination_settings, topic_config, topics
 from common.errors import ReoError
 from common.kafka_clients import admin
 from common.routes import Route
@@ -40,13 +40,13 @@ class RouteTopics:
     def entries_of_source(self, name: str) -> Entries:
         """A source topic's configuration."""
         if name not in self.at_source:
-            self.at_source[name] = topics.all_config(self.source_admin, self.settings.source, name)
+            self.at_source[name] = topics.describe_config(self.source_admin, self.settings.source, name)
         return self.at_source[name]
 
     def entries(self, name: str) -> Entries | None:
         """A destination topic's configuration; None when there is no such topic."""
         if name in self.existing and name not in self.at_destination:
-            self.at_destination[name] = topics.all_config(self.destination_admin, self.settings.destination, name)
+            self.at_destination[name] = topics.describe_config(self.destination_admin, self.settings.destination, name)
         return self.at_destination.get(name)
 
     def ready(self) -> dict[Route, Topic]:
@@ -61,9 +61,9 @@ def load_route_topics(settings: Settings) -> RouteTopics:
     """Describe the topics; TopicMissing and similar errors when a source topic does not exist."""
     source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
     timeout_s = settings.number("connect_timeout_s")
-    sources = topics.sources(settings, source_admin, timeout_s)
-    parked = topics.parked_topics(settings, sources)
-    existing = topics.look_up(settings.destination, destination_admin, topics.written_topics(settings, sources) | parked.keys(), timeout_s)
+    sources = topics.describe_sources(settings, source_admin, timeout_s)
+    parked = topics.list_parked_topics(settings, sources)
+    existing = topics.look_up(settings.destination, destination_admin, topics.list_written_topics(settings, sources) | parked.keys(), timeout_s)
     return RouteTopics(settings, sources, parked, existing, source_admin, destination_admin)
 
 
@@ -73,16 +73,16 @@ def check_topics(state: RouteTopics) -> Iterator[Finding]:
         yield ok("source topics", "none matches the patterns now: the service would wait for one")
     for route, source in state.sources.items():
         yield ok(f"source topic {source.name}", f"{source.partitions} partitions, copied to {route.destination_topic} through {route.intermediate_topic}")
-    cycles = list(topics.cycles(state.sources, state.existing))
+    cycles = list(topics.find_cycles(state.sources, state.existing))
     yield from (failed("cycle", cycle) for cycle in cycles) if cycles else (ok("cycle", "no source is a topic to which this service writes"),)
     for name in dict.fromkeys(route.destination_topic for route in state.sources):
         routes = {route: source for route, source in state.sources.items() if route.destination_topic == name}
         try:
-            partitions = topics.partitions_of(name, routes, state.existing)
+            partitions = topics.count_partitions(name, routes, state.existing)
         except ReoError as error:
             yield failed(f"topic {name}", error)
             continue
-        if not tables.is_outside_kafka(state.settings):
+        if not destination_settings.is_outside_kafka(state.settings):
             yield _check_copy(state, next(iter(routes)), partitions)
         for route, source in routes.items():
             intermediate = topics.new_intermediate(state.settings, route, source, state.entries_of_source(source.name))
@@ -105,7 +105,7 @@ def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTo
     """What a start would do about one destination topic; its brokers validate the request."""
     about = f"topic {new_topic.topic}"
     try:
-        topics.make(state.destination_admin, state.settings.destination, existing, new_topic, only_ask=True)
+        topics.create_or_extend(state.destination_admin, state.settings.destination, existing, new_topic, validate_only=True)
     except ReoError as error:
         return failed(about, error)
     if existing is None:

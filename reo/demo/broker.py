@@ -26,7 +26,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common.children import die_with_parent
+from common.child_processes import die_with_parent
 
 START_TIMEOUT_S = 60
 ARCHIVE = "broker.jsa"

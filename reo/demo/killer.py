@@ -72,7 +72,7 @@ class Killer:
     def written(self, stage: str) -> int:
         """How many records the stage has written, all its runs together (markers of transactions included)."""
         try:
-            return sum(positions.ends(self.admin, [Place(self.topics[stage], partition) for partition in self.partitions]).values())
+            return sum(positions.list_end_offsets(self.admin, [Place(self.topics[stage], partition) for partition in self.partitions]).values())
         except ClusterUnreachable:
             return 0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.children import children_of, die_with_parent
+from common.child_processes import die_with_parent, list_children
 from reo.demo.broker import free_port
 
 PACKAGES = Path(__file__).parent.parent.parent
@@ -70,7 +70,7 @@ class Service:
         found, waiting = [], [self.process.pid]
         while waiting:
             parent = waiting.pop()
-            children = children_of(parent)
+            children = list_children(parent)
             waiting += children
             found += [child for child in children if name in _command(child)]
         return found

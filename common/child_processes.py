@@ -1,6 +1,6 @@
-"""What a process asks of the kernel so that nothing it started outlives it.
+"""Child processes: the kernel kills them when their parent dies.
 
-A supervisor that is killed cannot stop its children any more. Linux can: PR_SET_PDEATHSIG (prctl(2)) sends a signal to the
+A supervisor that is killed cannot stop its child processes. Linux can: PR_SET_PDEATHSIG (prctl(2)) sends a signal to the
 child when the thread that started it ends.
 """
 
@@ -17,12 +17,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends. For `preexec_fn`."""
+    """Tell the kernel to kill this process when its parent ends. For `preexec_fn`."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def children_of(process_id: int) -> list[int]:
-    """The processes that any thread of this one has started and that still live (proc(5))."""
+def list_children(process_id: int) -> list[int]:
+    """The process ids of the live children of this process, whichever thread started them (proc(5))."""
     try:
         threads = list(Path(f"/proc/{process_id}/task").iterdir())
         return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
@@ -31,7 +31,7 @@ def children_of(process_id: int) -> list[int]:
 
 
 def kill_children() -> None:
-    """SIGKILL to every child of this process."""
-    for child in children_of(os.getpid()):
+    """Send SIGKILL to every child of this process."""
+    for child in list_children(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)

@@ -82,7 +82,7 @@ def test_the_command_line_wins_over_its_names() -> None:
     ({"NEWEST_OFFSET": "perhaps"}, "NEWEST_OFFSET: true or false is expected"), ({"PROM_SERVER_ADDR": "9095"}, "PROM_SERVER_ADDR: host:port or :port"),
     ({"PROM_SERVER_ADDR": ":70000"}, "PROM_SERVER_ADDR: a whole number from 0 to 65535"),
     ({"INPUT_BROKERS": ""}, "KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS is missing"),
-    ({"OUTPUT_TOPIC": ""}, "(INPUT_TOPIC is not looked at without OUTPUT_TOPIC: it may be another program's)")])
+    ({"OUTPUT_TOPIC": ""}, "(INPUT_TOPIC is ignored without OUTPUT_TOPIC: it may be another program's)")])
 def test_what_is_wrong_with_them_is_said(change: dict[str, str], part: str) -> None:
     """By its own name, once; and why half of an environment is not taken."""
     message = refusal(MIRROR | change)
