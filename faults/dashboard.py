@@ -143,7 +143,7 @@ def shown(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
             harmed(run, service, candidates)
             drawn(address, (time.monotonic() - began) / 60, to)
         prometheus.end()
-    Clusters(candidates[1], stand.destination).copied(TOPIC, candidates[1].written(TOPIC))
+    Clusters(candidates[1], stand.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
     service.stop()
     return f"Grafana {of}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 
 from bench.mirrormaker import MirrorMaker
 from faults.load import Load
-from tests.judge import Partitions, verdict
+from tests.judge import Partitions, compare_partitions
 from tests.kafka import Clusters, until
 
 PATIENCE_S = 400
@@ -74,8 +74,8 @@ class Scene:
         """Wait until so many more offsets are there: the copy is under way now."""
         destination = self.clusters.destination
         until(lambda: destination.partitions(self.topic), "the destination has the topic", PATIENCE_S)
-        wanted = destination.written(self.topic) + least
-        until(lambda: destination.written(self.topic) >= wanted, f"{wanted} offsets at the destination", PATIENCE_S)
+        wanted = destination.count_offsets(self.topic) + least
+        until(lambda: destination.count_offsets(self.topic) >= wanted, f"{wanted} offsets at the destination", PATIENCE_S)
 
     def hit(self, what: str) -> None:
         """Say that harm was done just now; what the log had said until the first time was no answer to it."""
@@ -107,13 +107,13 @@ def judged(scene: Scene, reference: Partitions) -> tuple[str, float | None]:
         copy, ends = _changed(scene, ends)
         if copy is not None:
             deadline = now + PATIENCE_S
-            if verdict(reference, copy) == [] or _at_the_end(reference, copy):
+            if compare_partitions(reference, copy) == [] or _at_the_end(reference, copy):
                 time.sleep(STEADY_S)
-                differences = verdict(reference, scene.clusters.destination.read(scene.topic))
+                differences = compare_partitions(reference, scene.clusters.destination.read(scene.topic))
                 return ("; ".join(differences) or "exact"), None if differences else now
         if now > deadline or scene.rival.code is not None:
             why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.rival.code}"
-            return "; ".join([why, *verdict(reference, scene.clusters.destination.read(scene.topic))]), None
+            return "; ".join([why, *compare_partitions(reference, scene.clusters.destination.read(scene.topic))]), None
         time.sleep(JUDGE_EVERY_S)
 
 
@@ -121,7 +121,7 @@ def _changed(scene: Scene, ends: dict[int, int]) -> tuple[Partitions | None, dic
     """The copy, if more of it can be read than last time."""
     if not scene.clusters.destination.partitions(scene.topic):
         return None, ends
-    found = scene.clusters.destination.ends(scene.topic, stable=True)
+    found = scene.clusters.destination.end_offsets(scene.topic, stable=True)
     return (None if found == ends else scene.clusters.destination.read(scene.topic)), found
 
 

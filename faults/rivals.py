@@ -78,13 +78,13 @@ def truncated(scene: Scene) -> Partitions:
     """While it is stopped, records are deleted that it has not copied; behind them are others."""
     source = scene.clusters.source
     _copied_and_stopped(scene)
-    reached = source.ends(scene.topic)
+    reached = source.end_offsets(scene.topic)
     source.write(scene.topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS))
-    gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.ends(scene.topic).items()]
+    gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.end_offsets(scene.topic).items()]
     everything = source.read(scene.topic)
     for future in source.admin.delete_records(gone).values():
         future.result()
-    assert all(begin > reached[partition] for partition, begin in source.beginnings(scene.topic).items()), "nothing was deleted that was not copied"
+    assert all(begin > reached[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "nothing was deleted that was not copied"
     scene.hit("source truncated past the position")
     scene.start()
     return everything
@@ -112,7 +112,7 @@ def _copied_and_stopped(scene: Scene) -> None:
         scene.clusters.source.write(scene.topic, spread(part, PARTITIONS))
         scene.start()
         scene.flows(1)
-        scene.clusters.copied(scene.topic, part.stop)
+        scene.clusters.wait_for_copy(scene.topic, part.stop)
         scene.rival.stop()
 
 

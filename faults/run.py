@@ -20,7 +20,7 @@ from faults.load import Load
 from faults.stand import Brokers, ProxiedCluster
 from faults.timeline import Timeline
 from tests.conftest import unique
-from tests.judge import Partitions, counted, read, verdict
+from tests.judge import Partitions, compare_counters, compare_partitions, read_topic
 from tests.kafka import PAUSE_S, Clusters, until
 from tests.service import Service, kill, settings
 
@@ -107,7 +107,7 @@ class Run:
     @property
     def written(self) -> int:
         """Offsets at the destination."""
-        return self.clusters.destination.written(self.topic)
+        return self.clusters.destination.count_offsets(self.topic)
 
     def flows(self, least: int = 1000, most: int = 4000) -> None:
         """Wait until some more records have arrived, then for a moment of up to 50 ms."""
@@ -219,9 +219,9 @@ def _judged(run: Run, result: Result) -> str:
     for service in living:
         if service.process.poll() is None:
             service.stop()
-    if not run.clusters.destination.closes(run.topic):
+    if not run.clusters.destination.wait_until_no_transaction_is_open(run.topic):
         differences.append("a transaction is open")
-    differences += verdict(source, copy, read(run.clusters.source.address, run.topic, "read_uncommitted"))
+    differences += compare_partitions(source, copy, read_topic(run.clusters.source.address, run.topic, "read_uncommitted"))
     return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
 
 
@@ -231,7 +231,7 @@ def _counted(run: Run, copy: Partitions) -> list[str]:
     while True:
         unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _total(run.services, "reo_transactions_total", outcome="unknown"))
         said = _total(run.services, "reo_records_out_total", stage="deduplicator") + _total(run.services, "reo_torn_records_total")
-        differences = counted(copy, said, unsure)
+        differences = compare_counters(copy, said, unsure)
         if not differences or time.monotonic() > deadline:
             return differences
         time.sleep(PAUSE_S)
@@ -246,7 +246,7 @@ def _healed(run: Run, source: Partitions) -> list[str]:
         if ended:
             said = " ".join(ended[-1].errors[:1]) or ended[-1].tail()[-500:]
             return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]
-        if run.written >= wanted and not verdict(source, run.clusters.destination.read(run.topic)):
+        if run.written >= wanted and not compare_partitions(source, run.clusters.destination.read(run.topic)):
             return []
         if time.monotonic() > deadline:
             return [f"not exact after {HEAL_S} s"]

@@ -27,7 +27,7 @@ class Timeline(threading.Thread):
         """(seconds, offsets at the source, offsets at the destination)."""
         while not self.over.wait(EVERY_S):
             try:
-                ends = [cluster.written(self.topic) for cluster in self.clusters]
+                ends = [cluster.count_offsets(self.topic) for cluster in self.clusters]
             except (KafkaException, AssertionError):
                 continue
             self.samples.append((round(time.monotonic() - self.begun, 2), ends[0], ends[1]))

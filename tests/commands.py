@@ -77,7 +77,7 @@ def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
     own = sorted(name for name in cluster.admin.list_topics(timeout=30).topics if topic in name)
     groups = sorted(group.group_id for group in cluster.admin.list_consumer_groups().result().valid if topic in group.group_id)
     found: dict[str, Any] = {"topics": own, "groups": groups}
-    found |= {name: (cluster.topic_id(name), cluster.config(name), cluster.beginnings(name), cluster.ends(name)) for name in own}
+    found |= {name: (cluster.topic_id(name), cluster.config(name), cluster.beginning_offsets(name), cluster.end_offsets(name)) for name in own}
     group = f"reo-{topic}"
     found["offsets"] = {}
     with contextlib.suppress(KafkaException):  # where there never was a group

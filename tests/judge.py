@@ -63,7 +63,7 @@ class Differences:
                          for name, places in vars(self).items() if places)
 
 
-def compare(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
+def compare_records(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
     """Hold one partition's copy against its source; no differences if and only if the lists are equal.
 
     `invisible` are the source's aborted records, for naming only.
@@ -104,20 +104,20 @@ def _split(records: Sequence[Record], others: Counter[Record]) -> tuple[list[int
     return common, rest
 
 
-def verdict(source: Partitions, copy: Partitions, invisible: Partitions | None = None) -> list[str]:
+def compare_partitions(source: Partitions, copy: Partitions, invisible: Partitions | None = None) -> list[str]:
     """One line for each partition that is not exact; a partition that only one side has counts as empty on the other."""
-    found = {partition: compare(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
+    found = {partition: compare_records(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
              for partition in sorted({*source, *copy})}
     return [f"partition {partition}: {differences}" for partition, differences in found.items() if differences]
 
 
-def counted(copy: Partitions, said: int, unsure: int) -> list[str]:
+def compare_counters(copy: Partitions, said: int, unsure: int) -> list[str]:
     """What the service says that it wrote, against what is there: never more, and less only by what it could not know of (`unsure`)."""
     there = sum(map(len, copy.values()))
     return [] if there - unsure <= said <= there else [f"the service counted {said} records, {there} are there; it may have missed at most {unsure}"]
 
 
-def read(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
+def read_topic(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
     """Every record that a reader sees, from the beginning to what is there now."""
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "judge", "isolation.level": isolation, "enable.auto.commit": False,

@@ -15,7 +15,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from reo.demo.broker import Broker
-from tests.judge import Partitions, Record, read, verdict
+from tests.judge import Partitions, Record, compare_partitions, read_topic
 
 ROOT = Path(__file__).parent.parent
 Seen = TypeVar("Seen")
@@ -129,12 +129,12 @@ class Cluster:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return {name: str(entry.value) for name, entry in self.admin.describe_configs([resource])[resource].result().items()}
 
-    def ends(self, topic: str, stable: bool = False) -> dict[int, int]:
+    def end_offsets(self, topic: str, stable: bool = False) -> dict[int, int]:
         """The next offset of each partition; with `stable`, the first offset that an open transaction may still change."""
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(topic, OffsetSpec.latest(), isolation)
 
-    def beginnings(self, topic: str) -> dict[int, int]:
+    def beginning_offsets(self, topic: str) -> dict[int, int]:
         """The first offset that each partition still has."""
         return self._offsets(topic, OffsetSpec.earliest())
 
@@ -157,26 +157,26 @@ class Cluster:
                 raise
         return dict(until(answered, f"the offsets of {topic}")) if asked else {}
 
-    def written(self, topic: str, partitions: int | None = None) -> int:
+    def count_offsets(self, topic: str, partitions: int | None = None) -> int:
         """An upper bound on the records that anybody can see: markers, aborted records and what is not committed yet are counted too.
 
         Saying how many partitions the topic has saves a request: for what has to be quick.
         """
         return sum(self._offsets(topic, OffsetSpec.latest(), partitions=partitions).values())
 
-    def no_transaction_is_open(self, topic: str) -> bool:
+    def has_no_open_transaction(self, topic: str) -> bool:
         """Whether a `read_committed` reader reaches the end of the topic, and of the groups' offsets; the end is asked first, and may move on meanwhile."""
         for name in (topic, "__consumer_offsets"):
-            ends = self.ends(name)
-            stable = self.ends(name, stable=True)
+            ends = self.end_offsets(name)
+            stable = self.end_offsets(name, stable=True)
             if any(stable[partition] < end for partition, end in ends.items()):
                 return False
         return True
 
-    def closes(self, topic: str) -> bool:
+    def wait_until_no_transaction_is_open(self, topic: str) -> bool:
         """Whether nothing is open, at once or as soon as the markers of the last commit are written: long before a transaction that was left open times out."""
         deadline = time.monotonic() + MARKERS_S
-        while not self.no_transaction_is_open(topic):
+        while not self.has_no_open_transaction(topic):
             if time.monotonic() > deadline:
                 return False
             time.sleep(PAUSE_S)
@@ -195,7 +195,7 @@ class Cluster:
 
     def read(self, topic: str) -> Partitions:
         """What the judge sees."""
-        return read(self.address, topic)
+        return read_topic(self.address, topic)
 
 
 @dataclass
@@ -207,14 +207,14 @@ class Clusters:
 
     def differences(self, topic: str, copy: str | None = None) -> list[str]:
         """The judge's verdict on a topic and its copy: empty when the copy is exact."""
-        return verdict(self.source.read(topic), self.destination.read(copy or topic))
+        return compare_partitions(self.source.read(topic), self.destination.read(copy or topic))
 
-    def copied(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
+    def wait_for_copy(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
         """Wait until the copy of a source with so many visible records is exact; the judge is asked only when it can be."""
         last: list[str] = []
 
         def exact() -> bool:
-            if self.destination.written(topic) >= records:
+            if self.destination.count_offsets(topic) >= records:
                 last[:] = self.differences(topic)
                 return not last
             return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.judge import Partitions, Record, compare
+from tests.judge import Partitions, Record, compare_records
 from tests.kafka import Clusters
 from tests.service import settings
 
@@ -27,7 +27,7 @@ def merged(sources: Mapping[str, Partitions], copy: Partitions, belongs: Belongs
                 known = set(all_of_it)
                 found = [record for record in left if record in known]
                 left = [record for record in left if record not in known]
-                differences = compare(wanted, found)
+                differences = compare_records(wanted, found)
                 if differences:
                     lines.append(f"{topic}-{number} in partition {partition}: {differences}")
         if left:

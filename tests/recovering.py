@@ -90,7 +90,7 @@ def copied_by(clusters: Clusters, topic: str, start: Start, records: Written, **
     service = start(topic, "deduplicator", **more)
     frontiers_are_made(service, PARTITIONS)
     copy_more(clusters, topic, service, records[:FIRST], 0)
-    clusters.copied(topic, FIRST, STOP_S)
+    clusters.wait_for_copy(topic, FIRST, STOP_S)
     return service
 
 
@@ -103,7 +103,7 @@ def goes_on(clusters: Clusters, topic: str, start: Start, records: Written, sour
     """Start stage two again and copy the rest, of which the source has some already: the judge finds the whole exact."""
     service = start(topic, "deduplicator", **more)
     copy_more(clusters, topic, service, records, FIRST, source_has)
-    clusters.copied(topic, len(records), STOP_S)
+    clusters.wait_for_copy(topic, len(records), STOP_S)
     service.stop()
     assert clusters.differences(topic) == []
 

@@ -149,9 +149,9 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     fence.add([topic])
     assert fence.find_fenced([topic]) == [topic]
     assert until(lambda: write() == KafkaError.TOPIC_AUTHORIZATION_FAILED, "it is fenced")
-    ends = source.cluster.ends(topic)
+    ends = source.cluster.end_offsets(topic)
     assert write() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    assert source.cluster.ends(topic) == ends
+    assert source.cluster.end_offsets(topic) == ends
     assert f"producers may write to {topic} at the source again" in reo(clusters, topic, "cutover", "back").stdout
     assert until(lambda: write() is None, "it may write again")
     assert acls_of(source, topic) == {topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}

@@ -41,7 +41,7 @@ def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
     service = start(topic, "deduplicator")
     frontiers_are_made(service, PARTITIONS)
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(FIRST), PARTITIONS))))
-    clusters.copied(topic, FIRST, STOP_S)
+    clusters.wait_for_copy(topic, FIRST, STOP_S)
     service.stop()
 
 
@@ -108,7 +108,7 @@ def test_a_cycle_is_refused(clusters: Clusters, topic: str, start: Start) -> Non
     clusters.source.write(topic, spread(range(10), 1))
     other_spelling = clusters.source.address.replace("127.0.0.1", "localhost")
     stopped(start(topic, destination_bootstrap_servers=other_spelling), 14, "Cycle", topic)
-    assert clusters.source.written(topic) == 10
+    assert clusters.source.count_offsets(topic) == 10
 
 
 def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: Start) -> None:
@@ -226,7 +226,7 @@ def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Sta
     clusters.destination.write(topic, more_records()[:40])
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
     service = start(topic, "deduplicator")
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: service.metric("reo_torn_records_total") == 40, "the torn records are counted")
     assert service.metric("reo_torn_records_total", partition="1") == 20
     service.stop()
@@ -243,14 +243,14 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clu
     unread = wrapped(clusters, topic, numbered(more_records()))
     feed(clusters, topic, topic, unread[:50])  # the answer to a fetch that was asked before may have these
     feed(clusters, topic, topic, unread[50:])
-    everything = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in clusters.destination.ends(f"{topic}-proxy").items()]
+    everything = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in clusters.destination.end_offsets(f"{topic}-proxy").items()]
     for deleted in clusters.destination.admin.delete_records(everything).values():
         deleted.result()
     service.signal("deduplicator", "SIGCONT")
     until(lambda: service.metric("reo_frontier_rereads_total") >= 1, "the frontier is read again")
     service.says("is gone from the intermediate topic")
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     service.stop()
 
 
@@ -264,7 +264,7 @@ def test_what_stage_one_repeats_mixes_up_or_leaves_out_does_not_arrive(clusters:
     whole = wrapped(clusters, topic, records)
     zombie = wrapped(clusters, topic, records, epoch=1)
     feed(clusters, topic, topic, [*whole[:10], *zombie[:3], *whole[12:20], *whole[5:15], *zombie[3:], *whole[10:], *whole])
-    clusters.copied(topic, 30)
+    clusters.wait_for_copy(topic, 30)
     expected = {"duplicate": 5 + 5 + 30, "hole": 8, "stale": 30}
     until(lambda: {reason: service.metric("reo_records_dropped_total", reason=reason) for reason in expected} == expected, "the last are counted too")
     assert run_of(clusters.destination, topic) == {0: 30}

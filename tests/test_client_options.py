@@ -205,7 +205,7 @@ def test_options_reach_their_clients(clusters: Clusters, listening: Cluster, top
         "intermediate.producer_options", {"compression.type": "lz4"}), **given(
         "intermediate.consumer_options", {"client.id": "stage-two-reads"}), **given(
         "destination.producer_options", {"compression.type": "zstd"}))
-    both.copied(topic, 3000)
+    both.wait_for_copy(topic, 3000)
     members = clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[f"reo-{topic}"].result().members
     assert [member.client_id for member in members] == ["stage-two-reads"]
     seen = [fetch for fetch in fetches(listening.broker) if fetch["clientId"] == "stage-one-reads"]
@@ -229,7 +229,7 @@ def test_the_switch_is_loud_and_secrets_are_silent(clusters: Clusters, topic: st
         "source.consumer_options", {"ssl.key.password": secret}), **given(
         "intermediate.producer_options", {"ssl.truststore.password": secret}), **given(
         "destination.producer_options", {"ssl.key.password": secret, "debug": "broker"}))
-    clusters.copied(topic, 100)
+    clusters.wait_for_copy(topic, 100)
     warned = [line for line in service.log.splitlines() if "UNSAFE: intermediate.consumer_options sets check.crcs" in line]
     assert {re.split(r"\s+", line)[2] for line in warned} == {"reo:", "replicator:", "deduplicator-0:"}
     assert all(" WARNING " in line and "damaged records would be copied" in line for line in warned)

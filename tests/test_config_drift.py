@@ -86,7 +86,7 @@ def test_records_that_were_young_at_the_source_are_copied_when_they_are_old(clus
     service = start(topic, "deduplicator")
     frontiers_are_made(service, 1)
     feed(clusters, topic, topic, wrapped(clusters, topic, [(0, offset, record) for offset, (_, record) in enumerate(records)]))
-    clusters.copied(topic, 100, STOP_S)
+    clusters.wait_for_copy(topic, 100, STOP_S)
     service.stop()
 
 
@@ -138,7 +138,7 @@ def test_larger_records_are_allowed_for_on_demand(clusters: Clusters, topic: str
     large = Record(b"k", b"x" * 2_500_000, (), 1_700_000_000_000)
     clusters.source.write(topic, [(0, large)])
     feed(clusters, topic, topic, wrapped(clusters, topic, [(0, 0, large)]))
-    clusters.copied(topic, 1, STOP_S)
+    clusters.wait_for_copy(topic, 1, STOP_S)
     again.stop()
 
 

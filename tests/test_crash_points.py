@@ -79,7 +79,7 @@ def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
     service = start(topic, "deduplicator", die_at=die_at(deaths, tmp_path), deduplicator_compiled=compiled, **SMALL_TRANSACTIONS)
     frontiers_are_made(service, PARTITIONS)
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     followed_by_another(deaths, tmp_path, service)
     service.stop()
     assert_died(deaths, tmp_path, service.log)

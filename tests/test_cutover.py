@@ -77,7 +77,7 @@ def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topi
     assert values(clusters, topic, "source") == values(clusters, topic, "destination")
     producer = moving.start("produce", clusters.destination.address, topic)
     consumer = moving.start("consume", clusters.destination.address, topic, group, str(processed), "error")
-    until(lambda: clusters.destination.written(topic) > clusters.source.written(topic) + 50, "the producer writes at the destination")
+    until(lambda: clusters.destination.count_offsets(topic) > clusters.source.count_offsets(topic) + 50, "the producer writes at the destination")
     moving.end(producer)
     written = values(clusters, topic, "destination")
     until(lambda: sum(map(len, moving.lines_by_partition(processed).values())) >= sum(map(len, written.values())), "the group reads at the destination")
@@ -197,7 +197,7 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(clusters: Cluste
     plan = as_json(clusters, copied, "cutover", "run", "--dry-run", "--groups", f"{copied}-plan.*", *QUICK)
     assert (everything(clusters.source, copied), everything(clusters.destination, copied)) == before
     consumer.close()
-    ends = clusters.source.ends(copied)
+    ends = clusters.source.end_offsets(copied)
     found = {group["name"]: (group["partitions"], group["unread"], group["readers_at_source"], group["is_active_at_destination"]) for group in plan["groups"]}
     assert found == {reads: (0, 0, ["shop on /127.0.0.1"], False), stands: (1, ends[0] - 3, [], False)}
     assert [(row["partition"], row["source_end"], row["written_per_s"], row["left"]) for row in plan["partitions"]] == [

@@ -8,7 +8,7 @@ from common.settings import load
 from replicator import stage
 from replicator.run import Plan
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import Clusters, plain
 from tests.stage_one import feed, frontiers_are_made, wrapped
 
@@ -79,4 +79,4 @@ def test_stage_one_runs_on_any_engine(clusters: Clusters, topic: str, start: Sta
     assert engine.plans[0].epoch != engine.plans[1].epoch
     assert engine.asked > 1
     assert engine.closed
-    assert verdict({0: [plain(number) for number in range(RECORDS)]}, clusters.destination.read(topic)) == []
+    assert compare_partitions({0: [plain(number) for number in range(RECORDS)]}, clusters.destination.read(topic)) == []

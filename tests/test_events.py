@@ -37,11 +37,11 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     clusters.source.create(topic, 2)
     clusters.source.write(topic, spread(range(100), 2))
     service = start(topic, log_format="json")
-    clusters.copied(topic, 100)
+    clusters.wait_for_copy(topic, 100)
     kill(until(lambda: service.pid_of("jvm"), "the JVM lives"))
     clusters.source.write(topic, spread(range(100, 200), 2))
     until(lambda: service.metric("reo_stage_restarts_total", stage="replicator") == 1, "stage one is started again")
-    clusters.copied(topic, 200)
+    clusters.wait_for_copy(topic, 200)
     service.stop()
     events = told(service)
     assert [line for line in events if not set(line) >= ALWAYS] == []

@@ -13,7 +13,7 @@ import pytest
 
 from common.origin import Origin, encode
 from tests.conftest import Start, unique
-from tests.judge import Partitions, Record, verdict
+from tests.judge import Partitions, Record, compare_partitions
 from tests.kafka import Cluster, Clusters, plain, send
 
 YEAR_2013_MS = 1_357_034_400_000
@@ -117,7 +117,7 @@ def test_the_copy_is_exact(copied: Copied, case: str) -> None:
     """The destination's partition holds what was written (and nothing that was aborted), in order: key, value, headers, timestamp."""
     partition = list(CASES).index(case)
     assert copied.source[partition] == copied.written[case], "the corpus itself is not what it should be"
-    assert verdict({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
+    assert compare_partitions({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
 
 
 def test_no_partition_lacks_its_first_record(copied: Copied) -> None:
@@ -137,7 +137,7 @@ def test_the_codecs_were_really_used(clusters: Clusters, copied: Copied) -> None
 def test_aborted_records_are_in_the_source_log(clusters: Clusters, copied: Copied) -> None:
     """The partition of aborted transactions is not empty for a read_uncommitted reader: there was something to keep out."""
     partition = list(CASES).index("aborted transactions only")
-    assert clusters.source.ends(copied.topic)[partition] == 3 + 1 + 2
+    assert clusters.source.end_offsets(copied.topic)[partition] == 3 + 1 + 2
 
 
 def test_the_topics_are_made_like_the_source(clusters: Clusters, copied: Copied) -> None:
@@ -150,8 +150,8 @@ def test_the_topics_are_made_like_the_source(clusters: Clusters, copied: Copied)
 
 def test_a_second_run_changes_nothing(clusters: Clusters, copied: Copied, start: Start) -> None:
     """A service that starts where everything is copied already ends with 0 and has written nothing, not even a record that nobody sees."""
-    before = clusters.destination.ends(f"{copied.topic}-proxy")
+    before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end")
     assert service.ends() == 0, service.tail()
-    assert clusters.destination.ends(f"{copied.topic}-proxy") == before
+    assert clusters.destination.end_offsets(f"{copied.topic}-proxy") == before
     assert clusters.differences(copied.topic) == []

@@ -62,7 +62,7 @@ def test_pods_that_sparks_scheduler_asks_for_copy_exactly(clusters: Clusters, to
     with KubernetesApi(tmp_path) as api:
         environment = settings(clusters, topic, {"replicator_master": api.url, "replicator_memory_mb": "512", "replicator_drain_s": "3"})
         service = start(topic, environment=environment | {f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in OPTIONS.items()})
-        clusters.copied(topic, 3000)
+        clusters.wait_for_copy(topic, 3000)
         pods = [pod for pod in api.pods if pod.process.poll() is None]
         assert len(pods) >= 2  # Spark asks for one more when one of them needs long to begin
         for pod in pods[1:]:
@@ -70,7 +70,7 @@ def test_pods_that_sparks_scheduler_asks_for_copy_exactly(clusters: Clusters, to
         asked = len(api.pods)
         until(lambda: len(api.pods) > asked, "Spark asks for another pod", COPY_S, [service.tail()])
         clusters.source.write(topic, spread(range(3000, 5000), PARTITIONS))
-        clusters.copied(topic, 5000)
+        clusters.wait_for_copy(topic, 5000)
         service.stop()
         until(lambda: all(pod.process.poll() is not None for pod in api.pods), "executors end with their driver")
     for pod in api.pods:

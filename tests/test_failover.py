@@ -15,7 +15,7 @@ from reo.demo.broker import Broker
 from tests.conftest import Start
 from tests.filter_functions import number, passing
 from tests.identical import PARTITIONS, QUICK, Candidates, addresses, feed, made, stand_still
-from tests.judge import Record, verdict
+from tests.judge import Record, compare_partitions
 from tests.kafka import COPY_S, ROOT, Cluster, Clusters, plain, spread, until
 from tests.merging import merged, several
 from tests.service import Service
@@ -53,7 +53,7 @@ def well(candidates: Candidates) -> Iterator[None]:
 
 def exact(source: Cluster, destination: Cluster, topic: str, records: int, timeout_s: float = FAILOVER_S) -> None:
     """Wait until the copy has what this candidate has, which is so many plain records and 10 of a transaction."""
-    Clusters(source, destination).copied(topic, records + 10, timeout_s)
+    Clusters(source, destination).wait_for_copy(topic, records + 10, timeout_s)
 
 
 def kill(candidate: Cluster) -> None:
@@ -104,11 +104,11 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clu
     assert service.metric("reo_source_lag_threshold_exceeded_total", candidate=one.address) == 1
     until(lambda: service.metric("reo_source_high_watermark", candidate=three.address)
           == service.metric("reo_source_high_watermark", candidate=one.address) + 1000, "the high watermarks are what was fed")
-    before = clusters.destination.written(topic)
+    before = clusters.destination.count_offsets(topic)
     kill(three)
     service.says("behind, was truncated, or was recreated")
     until(lambda: service.metric("reo_source_unhealthy_total") > 1, "all are looked at again and again", FAILOVER_S)
-    assert clusters.destination.written(topic) == before
+    assert clusters.destination.count_offsets(topic) == before
     feed((two,), topic, range(1000, 2500))
     exact(two, clusters.destination, topic, 2500)
     assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.tail()
@@ -140,7 +140,7 @@ def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters,
     exact(one, clusters.destination, topic, 2000)
     assert [switches(service, candidate) for candidate in candidates] == [0, 0, 0], service.tail()
     feed((three,), topic, range(2000, 3000))
-    gone = [TopicPartition(topic, partition, end) for partition, end in three.ends(topic).items()]
+    gone = [TopicPartition(topic, partition, end) for partition, end in three.end_offsets(topic).items()]
     for future in three.admin.delete_records(gone).values():
         future.result()
     kill(one)
@@ -189,11 +189,11 @@ def test_a_start_needs_only_one_candidate(clusters: Clusters, candidates: Candid
     kill(one)
     service = start(topic, "--stop-at-end", source_bootstrap_servers=addresses(candidates), **QUICK)
     assert service.ends() == 0, service.tail()
-    assert verdict(two.read(topic), clusters.destination.read(topic)) == []
+    assert compare_partitions(two.read(topic), clusters.destination.read(topic)) == []
     feed((three,), topic, range(1000, 1500))
     again = start(topic, "--stop-at-end", source_bootstrap_servers=three.address, **QUICK)
     assert again.ends() == 0, again.tail()
-    assert verdict(three.read(topic), clusters.destination.read(topic)) == []
+    assert compare_partitions(three.read(topic), clusters.destination.read(topic)) == []
 
 
 @pytest.mark.long
@@ -247,7 +247,7 @@ def test_the_destination_is_no_candidate(clusters: Clusters, candidates: Candida
     feed((one,), topic, range(1000))  # without a transaction: the copy has markers, so it is the one that is further
     service = start(topic, "--stop-at-end", source_bootstrap_servers=addresses((one, clusters.destination)), **QUICK)
     assert service.ends() == 14, service.tail()
-    assert verdict(one.read(topic), clusters.destination.read(topic)) == []
+    assert compare_partitions(one.read(topic), clusters.destination.read(topic)) == []
 
 
 def test_what_is_fed_has_its_own_timestamp() -> None:

@@ -16,7 +16,7 @@ from faults.load import Load
 from faults.run import perform
 from faults.stories import ALL
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import COPY_S, Clusters, until
 
 PARTITIONS = 4
@@ -45,17 +45,17 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(clusters: C
     clusters.source.create(topic, PARTITIONS)
     with Load(clusters.source, topic, PARTITIONS, 10_000) as load:
         service = start(topic, **SMALL_TRANSACTIONS)
-        until(lambda: clusters.destination.partitions(topic) and clusters.destination.written(topic) > 50_000, "records flow", COPY_S)
+        until(lambda: clusters.destination.partitions(topic) and clusters.destination.count_offsets(topic) > 50_000, "records flow", COPY_S)
         took = service.stop()
         assert load.is_alive(), "there was nothing to be in the middle of"
-    assert clusters.destination.closes(topic)
+    assert clusters.destination.wait_until_no_transaction_is_open(topic)
     assert took <= STOP_S
     source, copy = clusters.source.read(topic), clusters.destination.read(topic)
     assert {partition: copy[partition] == source[partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
     assert sum(map(len, copy.values())) < sum(map(len, source.values()))
     again = start(topic, "--stop-at-end")
     assert again.ends() == 0, again.tail()
-    assert verdict(source, clusters.destination.read(topic)) == [], again.tail()
+    assert compare_partitions(source, clusters.destination.read(topic)) == [], again.tail()
 
 
 def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topic: str, start: Start) -> None:
@@ -64,4 +64,4 @@ def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topi
     service = start(topic)
     until(lambda: service.pid_of("jvm"), "the JVM is being started")
     assert service.stop() <= STOP_S
-    assert clusters.destination.closes(topic)
+    assert clusters.destination.wait_until_no_transaction_is_open(topic)

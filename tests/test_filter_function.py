@@ -15,7 +15,7 @@ from common.errors import SettingsInvalid
 from common.settings import load
 from tests.conftest import Start
 from tests.filter_functions import number, passing
-from tests.judge import Record, verdict
+from tests.judge import Record, compare_partitions
 from tests.kafka import ROOT, Clusters, spread, until
 from tests.recovering import numbered
 from tests.service import Service, kill
@@ -52,14 +52,14 @@ def is_behind(clusters: Clusters, service: Service, records: int, *written: str)
     until(lambda: sum(service.metric("reo_frontier_offset", partition=str(partition)) for partition in range(PARTITIONS)) == records - PARTITIONS,
           "the frontiers are at the end")
     for topic in written:
-        until(lambda topic=topic: clusters.destination.ends(topic, stable=True) == clusters.destination.ends(topic), "it is visible")  # type: ignore[misc]
+        until(lambda topic=topic: clusters.destination.end_offsets(topic, stable=True) == clusters.destination.end_offsets(topic), "it is visible")  # type: ignore[misc]
 
 
 def differences(clusters: Clusters, topic: str, unlike: int = -1) -> list[str]:
     """The judge's verdict on what passes; with `unlike`, without the records that stumble."""
     wanted = {partition: [record for record in passing(records) if number(record.value) % 50 != unlike]
               for partition, records in clusters.source.read(topic).items()}
-    return verdict(wanted, clusters.destination.read(topic))
+    return compare_partitions(wanted, clusters.destination.read(topic))
 
 
 def test_several_functions_with_options_all_have_to_agree(clusters: Clusters, topic: str, start: Start) -> None:
@@ -69,7 +69,7 @@ def test_several_functions_with_options_all_have_to_agree(clusters: Clusters, to
     fed(clusters, topic, 100)
     is_behind(clusters, service, 100, topic)
     wanted = {partition: [record for record in passing(records) if number(record.value) < 50] for partition, records in clusters.source.read(topic).items()}
-    assert verdict(wanted, clusters.destination.read(topic)) == []
+    assert compare_partitions(wanted, clusters.destination.read(topic)) == []
     assert sum(map(len, wanted.values())) == 33
     service.stop()
 
@@ -109,7 +109,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
     service = begun(clusters, topic, start, filter_function="tests.filter_functions:stumbles", filter_on_error="park", **SMALL)
     written = fed(clusters, topic, RECORDS)
     for more in (1000, 3000):
-        until(lambda more=more: clusters.destination.written(topic) > more, "records flow")  # type: ignore[misc]
+        until(lambda more=more: clusters.destination.count_offsets(topic) > more, "records flow")  # type: ignore[misc]
         kill(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
     is_behind(clusters, service, RECORDS, topic, f"{topic}-parked")
     until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 2, "both kills are seen")
@@ -169,7 +169,7 @@ def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
     is_behind(clusters, service, 300)
     until(lambda: service.metric("reo_records_dropped_total", reason="filtered") == 300, "all are counted")
     service.stop()
-    assert clusters.destination.written(topic) == 0
+    assert clusters.destination.count_offsets(topic) == 0
     for command in ("verify", "recover"):
         said = subprocess.run([sys.executable, "-m", "reo", command], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | service.environment, capture_output=True,
                               text=True, timeout=120, check=False)

@@ -39,10 +39,10 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     source.create(topic, 2)
     source.write(topic, spread(range(500), 2))
     service = start(topic)
-    clusters.copied(topic, 500)  # what was there before the start
+    clusters.wait_for_copy(topic, 500)  # what was there before the start
 
     source.write(topic, spread(range(500, 1500), 2))
-    clusters.copied(topic, 1500, SOON_S)  # what was written during the run
+    clusters.wait_for_copy(topic, 1500, SOON_S)  # what was written during the run
 
     producer = source.producer(transactional_id=topic)
     producer.init_transactions(30)
@@ -52,11 +52,11 @@ def test_a_growing_topic_is_followed(clusters: Clusters, topic: str, start: Star
     source.write(topic, [(1, plain(1600)), (0, plain(1601))])
     until(lambda: plain(1600) in clusters.destination.read(topic)[1], "the other partition goes on while a transaction is open", SOON_S)
     producer.commit_transaction(30)
-    clusters.copied(topic, 1602, SOON_S)  # the committed transaction, and what waited behind it
+    clusters.wait_for_copy(topic, 1602, SOON_S)  # the committed transaction, and what waited behind it
 
     add_partitions(source, topic, 4)
     source.write(topic, spread(range(2000, 3000), 4))
-    clusters.copied(topic, 2602, NEW_PARTITION_S)  # the added partitions, from their first record on
+    clusters.wait_for_copy(topic, 2602, NEW_PARTITION_S)  # the added partitions, from their first record on
     assert clusters.destination.partitions(topic) == clusters.destination.partitions(f"{topic}-proxy") == 4
     assert service.metric("reo_runs_total", reason="grown") == 1, "a new run has to follow the new partitions"
     service.stop()
@@ -67,13 +67,14 @@ def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: S
     clusters.source.create(topic, 3)
     clusters.source.write(topic, [(number % 2, plain(number)) for number in range(100)])  # partition 2 stays empty
     service = start(topic)
-    clusters.copied(topic, 100)
-    until(lambda: clusters.destination.beginnings(f"{topic}-proxy") == clusters.destination.ends(f"{topic}-proxy"), "the intermediate topic is purged", SOON_S)
+    clusters.wait_for_copy(topic, 100)
+    destination, intermediate_topic = clusters.destination, f"{topic}-proxy"
+    until(lambda: destination.beginning_offsets(intermediate_topic) == destination.end_offsets(intermediate_topic), "the intermediate topic is purged", SOON_S)
     quiet_until = time.monotonic() + QUIET_S
     until(lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total"), "nothing happens")
     assert service.metric("reo_runs_total") == 0, service.tail()
     clusters.source.write(topic, spread(range(100, 400), 3))
-    clusters.copied(topic, 400, SOON_S)  # what comes after the silence
+    clusters.wait_for_copy(topic, 400, SOON_S)  # what comes after the silence
     service.stop()
 
 
@@ -89,7 +90,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
     records = spread(range(12_000), 6)
     clusters.source.write(topic, records)
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
-    clusters.copied(topic, 12_000)
+    clusters.wait_for_copy(topic, 12_000)
     until(lambda: all(service.metric("reo_records_out_total", stage="deduplicator", partition=str(partition)) == 2000 for partition in range(6)),
           "each partition's records are counted")
     assert [service.pid_of("deduplicator", worker) for worker in range(3)] == workers, "nothing was killed here, so nobody may have died"
@@ -102,7 +103,7 @@ def test_the_two_stages_run_as_two_services(clusters: Clusters, topic: str, star
     clusters.source.create(topic, 2)
     clusters.source.write(topic, spread(range(20_000), 2))
     one, two = start(topic, "replicator"), start(topic, "deduplicator")
-    clusters.copied(topic, 20_000)
+    clusters.wait_for_copy(topic, 20_000)
     assert one.pid_of("replicator")
     assert not one.pid_of("deduplicator")
     assert two.pid_of("deduplicator")
@@ -111,6 +112,6 @@ def test_the_two_stages_run_as_two_services(clusters: Clusters, topic: str, star
     one.stop()
     clusters.source.write(topic, spread(range(20_000, 20_100), 2))
     again = start(topic, "replicator")
-    clusters.copied(topic, 20_100)  # a new stage one goes on where the first stopped
+    clusters.wait_for_copy(topic, 20_100)  # a new stage one goes on where the first stopped
     again.stop()
     two.stop()

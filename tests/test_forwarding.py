@@ -198,6 +198,6 @@ def test_the_service_says_which_one_it_uses(clusters: Clusters, topic: str, star
     frontiers_are_made(service, 2)
     until(lambda: service.metric("reo_deduplicator_compiled") == (used == "yes"), "the metric says it")
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     service.stop()
     assert clusters.differences(topic) == []

@@ -21,7 +21,7 @@ def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topi
     records = spread(range(2 * FIRST), PARTITIONS)
     copied(clusters, topic, start, records, **LEAVES_AT_ONCE)
     group = nobody_is_in(clusters.destination, topic)
-    until(lambda: clusters.destination.no_transaction_is_open(topic), "what tests before this one left open is decided")
+    until(lambda: clusters.destination.has_no_open_transaction(topic), "what tests before this one left open is decided")
     hanging = clusters.destination.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
     hanging.init_transactions(30)
     hanging.begin_transaction()
@@ -35,8 +35,9 @@ def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topi
     command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
     assert command, refused.stderr
     def begun() -> dict[int, int]:
-        ends = clusters.destination.ends("__consumer_offsets")
-        return {partition: offset for partition, offset in clusters.destination.ends("__consumer_offsets", stable=True).items() if offset < ends[partition]}
+        ends = clusters.destination.end_offsets("__consumer_offsets")
+        stable_ends = clusters.destination.end_offsets("__consumer_offsets", stable=True)
+        return {partition: offset for partition, offset in stable_ends.items() if offset < ends[partition]}
     until(lambda: begun() == {int(command[1]): int(command[2])}, "that and nothing else is undecided", STOP_S)
     stopped(start(topic, "deduplicator", **short, **LEAVES_AT_ONCE), 28, "HangingTransaction", "reo recover", command[0])
     hanging.abort_transaction(30)
@@ -46,8 +47,8 @@ def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topi
     nobody_is_in(clusters.destination, topic)
     refused = recover(clusters, topic)
     assert refused.returncode == 28
-    assert f"abort --topic {topic} --partition 1 --start-offset {clusters.destination.ends(topic)[1] - 1}" in refused.stderr
+    assert f"abort --topic {topic} --partition 1 --start-offset {clusters.destination.end_offsets(topic)[1] - 1}" in refused.stderr
     hanging.abort_transaction(30)
-    until(lambda: clusters.destination.no_transaction_is_open(topic), "it is aborted")
+    until(lambda: clusters.destination.has_no_open_transaction(topic), "it is aborted")
     assert "nothing to recover" in recover(clusters, topic).stdout
     goes_on(clusters, topic, start, records, **LEAVES_AT_ONCE)

@@ -99,7 +99,7 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
         broker.kill()
         disk(broker, keep=False)
         broker.start().wait()
-        until(lambda: source.ends(topic) == {0: BEFORE}, "the source has lost records")
+        until(lambda: source.end_offsets(topic) == {0: BEFORE}, "the source has lost records")
         source.write(topic, spread(range(1000, 1000 + REGROWN), 1))
         yield Copies(settings, stage, watch)
     finally:
@@ -196,7 +196,7 @@ def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(clusters: Cluste
     for number in range(2):
         producer.produce(topic, plain(number).value, plain(number).key, 0)
     producer.commit_transaction()
-    until(lambda: clusters.source.no_transaction_is_open(topic), "the marker is there")
+    until(lambda: clusters.source.has_no_open_transaction(topic), "the marker is there")
     clusters.source.write(topic, spread(range(2, 4), 1))
     if policy == "compact":
         compare(clusters, topic, of(2))

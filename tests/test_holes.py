@@ -63,7 +63,7 @@ def test_no_batch_is_accepted_over_what_a_straggler_made_a_hole(clusters: Cluste
     until(lambda: state_of(clusters, topic).hole == Hole(3, 4), "the hole is in the commit")
     assert_beginning(clusters, topic, 3)
     feed(clusters, topic, topic, batch_of(clusters, topic, 3, 5, now_epoch(), 7))
-    clusters.copied(topic, 5)
+    clusters.wait_for_copy(topic, 5)
     assert state_of(clusters, topic).hole is None
     assert service.metric("reo_records_dropped_total", reason="hole") == 3
     service.stop()
@@ -86,7 +86,7 @@ def test_batches_with_lost_middles_heal_under_load(clusters: Clusters, topic: st
             if early:
                 batch = batch_of(clusters, topic, begin, begin + BATCH, epoch := now_epoch(), number)
         feed(clusters, topic, topic, batch)
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     assert service.metric("reo_records_dropped_total", reason="hole") == held_out > 0
     service.stop()
 
@@ -109,7 +109,7 @@ def test_what_the_intermediate_topic_lost_is_not_passed_over(clusters: Clusters,
     until(lambda: service.metric("reo_records_dropped_total", reason="stale") == 5, "the run is not believed any more")
     assert_beginning(clusters, topic, 10)
     feed(clusters, topic, topic, batch_of(clusters, topic, 10, 30, now_epoch(), 1))
-    clusters.copied(topic, 30)
+    clusters.wait_for_copy(topic, 30)
     service.stop()
 
 

@@ -24,7 +24,7 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
     records = spread(range(20), PARTITIONS)
     clusters.destination.write(f"{topic}-proxy", wrapped(clusters, topic, numbered(records), epoch=77, batch=5))
     clusters.destination.write(f"{topic}-proxy", [(1, Record(None, None, ((HEADER, encode(SAID)),))), (1, Record(b"whose", b"is this", ()))])
-    before = clusters.destination.ends(f"{topic}-proxy")
+    before = clusters.destination.end_offsets(f"{topic}-proxy")
 
     rows = [json.loads(line) for line in reo(clusters, topic, "inspect", "--json", "--count", "100").stdout.splitlines()]
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, offset) for offset in range(10)] + [(1, offset) for offset in range(12)]
@@ -40,4 +40,4 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
     assert "nothing to copy behind 9" in text[-1]
     last, = reo(clusters, topic, "inspect", "--partition", "1", "--count", "1").stdout.splitlines()[1:]
     assert "not reo's" in last
-    assert clusters.destination.ends(f"{topic}-proxy") == before
+    assert clusters.destination.end_offsets(f"{topic}-proxy") == before

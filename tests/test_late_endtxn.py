@@ -84,7 +84,7 @@ class Story:
 
     def closed(self) -> list[int]:
         """What a reader of committed records sees when no transaction is open."""
-        until(lambda: self.cluster.no_transaction_is_open(self.topic), "no transaction is open", ANSWER_S)
+        until(lambda: self.cluster.has_no_open_transaction(self.topic), "no transaction is open", ANSWER_S)
         return [int(record.value or b"") for record in self.cluster.read(self.topic)[0]]
 
 
@@ -187,7 +187,7 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
     assert pair.current is thrown_away, "the transaction that is open now is the one that the late EndTxn could end"
     assert story.write(client, 4, 6) == []
     assert story.release(rule) in REFUSED
-    assert story.cluster.ends(story.topic, stable=True)[0] < story.cluster.ends(story.topic)[0], "the transaction is still open"
+    assert story.cluster.end_offsets(story.topic, stable=True)[0] < story.cluster.end_offsets(story.topic)[0], "the transaction is still open"
     round_of(story, pair, client, 6, 8)
     assert story.closed() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert story.frontier() == 8

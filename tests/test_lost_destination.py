@@ -54,7 +54,7 @@ def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, top
 def test_a_topic_made_again_is_seen_while_nothing_comes(clusters: Clusters, topic: str, start: Start) -> None:
     """Exit code 26 without a record; nothing was written to the new topic, so the next start copies it from the beginning, whole."""
     stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and recreated")
-    assert clusters.destination.written(topic) == 0
+    assert clusters.destination.count_offsets(topic) == 0
     service = start(topic, "deduplicator")
     frontiers_are_made(service, PARTITIONS)
     assert all(f"{topic}-{partition}: first frontier, the copy begins at source offset 0" in service.log for partition in range(PARTITIONS))
@@ -189,8 +189,8 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clust
     met(proof, "two: frontier read")
     one = start(topic, "replicator")
     one.says(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
-    until(lambda: clusters.destination.written(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
+    until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
     two.signal("deduplicator", "SIGCONT")
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
     one.says(f"begins at {{{topic}-proxy-0: 0, ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import COPY_S, START_S, Clusters, plain, spread, until
 from tests.merging import several
 from tests.service import kill
@@ -26,7 +26,7 @@ def all_copied(clusters: Clusters, copies: dict[str, str], records: dict[str, in
     last: list[str] = []
 
     def exact() -> bool:
-        if all(clusters.destination.partitions(copy) and clusters.destination.written(copy) >= records[source] for source, copy in copies.items()):
+        if all(clusters.destination.partitions(copy) and clusters.destination.count_offsets(copy) >= records[source] for source, copy in copies.items()):
             last[:] = [str(differences(clusters, copies) or "")]
             return not last[0]
         return False
@@ -52,7 +52,7 @@ def test_three_topics_through_one_service_that_is_killed(clusters: Clusters, top
     all_copied(clusters, copies, dict.fromkeys(copies, 40_000))
     for source, copy in copies.items():
         assert clusters.destination.partitions(copy) == clusters.destination.partitions(f"{copy}-proxy") == clusters.source.partitions(source)
-        last = sum(clusters.source.ends(source).values()) - clusters.source.partitions(source)
+        last = sum(clusters.source.end_offsets(source).values()) - clusters.source.partitions(source)
         until(lambda source=source, last=last: service.metric("reo_frontier_offset", topic=source) == last,  # type: ignore[misc]
               "the frontiers are at the source's end")
     service.stop()
@@ -69,14 +69,14 @@ def test_a_topic_that_appears_later_is_followed(clusters: Clusters, topic: str, 
     until(lambda: service.ask("/readyz")[0] == 200, "the service is ready")
     stages = [service.pid_of("replicator"), service.pid_of("deduplicator")]
     clusters.source.write(first, spread(range(100, 600), 2))
-    until(lambda: clusters.destination.partitions(f"copy-{first}") and clusters.destination.written(f"copy-{first}") >= 500, "the first topic is copied")
+    until(lambda: clusters.destination.partitions(f"copy-{first}") and clusters.destination.count_offsets(f"copy-{first}") >= 500, "the first topic is copied")
 
     clusters.source.create(later, 3)
     clusters.source.write(later, spread(range(1000), 3))
     all_copied(clusters, {later: f"copy-{later}"}, {later: 1000}, SOON_S)
     clusters.source.write(first, spread(range(600, 700), 2))
     wanted = {partition: records[25:] for partition, records in clusters.source.read(first).items()}
-    until(lambda: verdict(wanted, clusters.destination.read(f"copy-{first}")) == [], "the first topic goes on", SOON_S)
+    until(lambda: compare_partitions(wanted, clusters.destination.read(f"copy-{first}")) == [], "the first topic goes on", SOON_S)
     assert service.metric("reo_runs_total", reason="grown") == 1
     assert [service.pid_of("replicator"), service.pid_of("deduplicator")] == stages, "nothing may have been started again"
     assert clusters.destination.partitions(other) == clusters.destination.partitions(f"copy-{other}") == 0

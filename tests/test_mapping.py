@@ -13,7 +13,7 @@ from common.mapping import SourceRecord
 from tests import mappings
 from tests.conftest import Start
 from tests.java import partitions_of
-from tests.judge import Record, compare
+from tests.judge import Record, compare_records
 from tests.kafka import ROOT, Clusters, plain, until
 from tests.merging import is_merged, merged, several
 from tests.recovering import numbered
@@ -63,12 +63,13 @@ def test_three_sources_to_one_partition_while_stage_two_is_killed(clusters: Clus
     service = start(topic, "deduplicator", environment=several(clusters, topic, rules, deduplicator_workers="2", **SMALL))
     frontiers_of(service, sources)
     for place, source in enumerate(sources):
-        before = clusters.destination.written(f"{topic}-all")
+        before = clusters.destination.count_offsets(f"{topic}-all")
         fed(clusters, source, f"{topic}-all-{source}-proxy", place)
         for worker, more in ((0, 2000), (1, 4000)):
-            until(lambda wanted=before + more: clusters.destination.written(f"{topic}-all") > wanted, "records flow")  # type: ignore[misc]
+            until(lambda wanted=before + more: clusters.destination.count_offsets(f"{topic}-all") > wanted, "records flow")  # type: ignore[misc]
             kill(until(lambda worker=worker: service.pid_of("deduplicator", worker), "the worker lives"))  # type: ignore[misc]
-    until(lambda: clusters.destination.written(f"{topic}-all") >= 3 * EACH and not is_merged(clusters, sources, f"{topic}-all", lambda *_: 1), "all is there")
+    until(lambda: clusters.destination.count_offsets(f"{topic}-all") >= 3 * EACH and not is_merged(clusters, sources, f"{topic}-all", lambda *_: 1),
+          "all is there")
     def frontiers() -> float:
         return sum(service.metric("reo_frontier_offset", topic=source) for source in sources)
 
@@ -118,7 +119,7 @@ def test_a_source_that_joins_a_shared_destination(clusters: Clusters, topic: str
         frontiers_of(service, sources[:number])
         for place in range(number) if number == 2 else [2]:
             fed(clusters, sources[place], f"{copy}-{sources[place]}-proxy", place, 100)
-        until(lambda number=number: clusters.destination.written(copy) >= 100 * number  # type: ignore[misc]
+        until(lambda number=number: clusters.destination.count_offsets(copy) >= 100 * number  # type: ignore[misc]
               and not is_merged(clusters, sources[:number], copy, lambda partition, _: partition), f"{number} sources are copied", STOP_S)
         service.stop()
     nobody_is_in_group(clusters, topic)
@@ -133,7 +134,7 @@ def test_a_destination_that_gets_company_is_not_begun_again(clusters: Clusters, 
     service = start(topic, "deduplicator", environment=several(clusters, topic, f"{sources[0]}={copy}"))
     frontiers_of(service, sources[:1])
     fed(clusters, sources[0], f"{copy}-proxy", 0, 100)
-    until(lambda: clusters.destination.written(copy) >= 100 and not clusters.differences(sources[0], copy), "it is copied", STOP_S)
+    until(lambda: clusters.destination.count_offsets(copy) >= 100 and not clusters.differences(sources[0], copy), "it is copied", STOP_S)
     service.stop()
     nobody_is_in_group(clusters, topic)
     both = start(topic, "deduplicator", environment=several(clusters, topic, ",".join(f"{source}={copy}" for source in sources)))
@@ -150,7 +151,7 @@ def test_a_lost_frontier_of_a_shared_destination_is_a_stop(clusters: Clusters, t
     frontiers_of(service, sources)
     for place, source in enumerate(sources):
         fed(clusters, source, f"{copy}-{source}-proxy", place, 100)
-    until(lambda: clusters.destination.written(copy) >= 200 and not is_merged(clusters, sources, copy, lambda *_: 0), "both are copied", STOP_S)
+    until(lambda: clusters.destination.count_offsets(copy) >= 200 and not is_merged(clusters, sources, copy, lambda *_: 0), "both are copied", STOP_S)
     service.stop()
     group = nobody_is_in_group(clusters, topic)
     fed(clusters, third, clusters.destination.create(f"{copy}-{third}-proxy", PARTITIONS), 2, 100)
@@ -193,7 +194,7 @@ def test_the_judge_of_merged_topics_sees_each_anomaly() -> None:
         assert merged(sources, {0: wrong}, lambda *_: 0)
     assert merged(sources, {0: good[:-1], 1: good[-1:]}, lambda *_: 0)
     assert merged(sources, {0: good}, lambda *_: 1)
-    assert not compare(one, one)
+    assert not compare_records(one, one)
 
 
 def test_what_a_function_is_told() -> None:

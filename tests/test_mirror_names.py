@@ -98,7 +98,7 @@ def test_its_environment_runs_topic_to_topic_in_one_cluster(clusters: Clusters, 
     start(topic, environment={
         "INPUT_TOPIC": topic, "OUTPUT_TOPIC": copy, "INPUT_BROKERS": cluster.address, "OUTPUT_BROKERS": cluster.address, "CLIENT_ID": "mirror",
         "CONSUMER_GROUP": f"{topic}_ktm", "NEWEST_OFFSET": "false", "MAX_PUBLISH": "1000", "PROM_SERVER_ADDR": f"127.0.0.1:{port}"})
-    until(lambda: cluster.partitions(copy) and cluster.written(copy) >= 1000, "all is written", COPY_S)
+    until(lambda: cluster.partitions(copy) and cluster.count_offsets(copy) >= 1000, "all is written", COPY_S)
     until(lambda: not Clusters(cluster, cluster).differences(topic, copy), "the copy is exact", COPY_S)
     members = cluster.admin.describe_consumer_groups([f"{topic}_ktm"])[f"{topic}_ktm"].result().members
     assert [member.client_id for member in members] == ["mirror-deduplicator-0"]

@@ -67,7 +67,7 @@ class Walk:
                 self.service = self.start(self.topic, "deduplicator", **QUICKLY_FORGOTTEN)
                 frontiers_are_made(self.service, PARTITIONS)
                 self.stage_one.enter_context(relayed(self.clusters, self.topic))
-                self.clusters.copied(self.topic, 1)
+                self.clusters.wait_for_copy(self.topic, 1)
             elif words[:2] == ["cutover", "run"]:
                 self.output["cutover run"] = self.run_cutover(given)
             else:
@@ -136,7 +136,7 @@ def copy_by_mirrormaker(walk: Walk) -> None:
     rival = MirrorMaker(walk.folder / "mm2", walk.clusters.source.address, walk.clusters.destination.address, walk.topic, heap_mb=512).start()
     try:
         records = sum(map(len, placed(walk.clusters.source, walk.topic, begins=dict.fromkeys(range(PARTITIONS), 0)).values()))
-        walk.clusters.copied(walk.topic, records, COPY_S)
+        walk.clusters.wait_for_copy(walk.topic, records, COPY_S)
     finally:
         rival.kill()
 

@@ -119,7 +119,7 @@ def copied(clusters: Clusters, start_for_module: Start) -> Iterator[Copy]:
 
 def test_every_offset_has_its_place(clusters: Clusters, copied: Copy) -> None:
     """Committed before, on, and behind every record and marker of the source: the destination's offset is that of the first visible record from there on."""
-    ends = clusters.source.ends(copied.topic)
+    ends = clusters.source.end_offsets(copied.topic)
     translator, proved = Translator(reo_settings.load(settings(clusters, copied.topic, {}))), ProvedOffsets()
     differing = 0
     for offset in range(max(ends.values()) + 1):
@@ -201,7 +201,7 @@ def test_a_group_ahead_of_the_copy_waits(clusters: Clusters, topic: str, start: 
     write_transactions(clusters.source, topic)
     service = start(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
-    before = clusters.source.ends(topic)
+    before = clusters.source.end_offsets(topic)
     commit(clusters.source, topic, "ahead", before)
     assert translate(clusters, topic, "ahead").returncode == 0, "the last transaction was aborted: there is nothing between the copy and the group"
     write_transactions(clusters.source, topic, 5000)
@@ -226,7 +226,7 @@ def deleted(cluster: Cluster, topic: str, up_to: dict[int, int]) -> None:
     """What retention does."""
     for place, answer in cluster.admin.delete_records([TopicPartition(topic, partition, offset) for partition, offset in up_to.items()]).items():
         answer.result()
-        until(lambda place=place: cluster.beginnings(topic)[place.partition] == place.offset, "the records are gone")
+        until(lambda place=place: cluster.beginning_offsets(topic)[place.partition] == place.offset, "the records are gone")
 
 
 def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: Start) -> None:
@@ -235,7 +235,7 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
     write_transactions(clusters.source, topic)
     service = start(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
-    ends, source_ends = clusters.destination.ends(topic), clusters.source.ends(topic)
+    ends, source_ends = clusters.destination.end_offsets(topic), clusters.source.end_offsets(topic)
     deleted(clusters.source, topic, {0: 4})
     commit(clusters.source, topic, "below", {0: 3, 1: 3})
     refused = translate(clusters, topic, "below")

@@ -51,7 +51,7 @@ def test_the_service_keeps_groups_translated(clusters: Clusters, synced: tuple[C
     group, other = f"{copied.topic}-live-a", f"{copied.topic}-other"
     stage_two = service.pid_of("deduplicator")
     commit(clusters.source, copied.topic, other, {0: 5, 1: 5})
-    for number, offsets in enumerate(({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.ends(copied.topic))):
+    for number, offsets in enumerate(({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.end_offsets(copied.topic))):
         commit(clusters.source, copied.topic, group, offsets)
         expected = positions_of(copied, offsets)
         until(lambda expected=expected: committed(clusters.destination, copied.topic, group) == expected, f"{offsets} are translated")

@@ -89,9 +89,10 @@ def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, st
     assert refused.returncode == 28
     command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
     assert command, refused.stderr
-    assert destination.ends("__consumer_offsets", stable=True)[int(command[1])] == int(command[2]) < destination.ends("__consumer_offsets")[int(command[1])]
+    partition, ends = int(command[1]), destination.end_offsets("__consumer_offsets")
+    assert destination.end_offsets("__consumer_offsets", stable=True)[partition] == int(command[2]) < ends[partition]
     hanging.abort_transaction(30)
-    until(lambda: destination.no_transaction_is_open(topic), "it is aborted")
+    until(lambda: destination.has_no_open_transaction(topic), "it is aborted")
     assert "nothing to recover" in recover(older_destination, topic).stdout
     goes_on(older_destination, topic, start, records, **BRIEF_SESSION)
 

@@ -47,7 +47,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, partition=0)
     producer.flush(30)
-    assert (clusters.source.ends(topic), clusters.source.ends(topic, stable=True)) == ({0: RECORDS}, {0: 0})
+    assert (clusters.source.end_offsets(topic), clusters.source.end_offsets(topic, stable=True)) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
         assert stage._check_run(watch) is None
     lag, open_s = seen(topic)
@@ -59,7 +59,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     assert reo(clusters, topic, "lag").stdout.split()[-6:] == [str(RECORDS), "?", "0", "0.0", str(RECORDS), "?"]
     assert f"{topic}-0 at the source: a transaction is open from offset 0 on" in reo(clusters, topic, "status").stdout
     producer.abort_transaction(30)
-    until(lambda: clusters.source.no_transaction_is_open(topic), "it is aborted")
+    until(lambda: clusters.source.has_no_open_transaction(topic), "it is aborted")
     assert stage._check_run(watch) is None
     watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
     assert stage._check_run(watch) is None

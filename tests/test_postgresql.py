@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start, unique
-from tests.judge import Record, verdict
+from tests.judge import Record, compare_partitions
 from tests.kafka import Clusters, spread, until
 from tests.postgresql import PASSWORD, Server
 from tests.recovering import numbered
@@ -89,7 +89,7 @@ def test_a_worker_that_stood_still_moves_nothing(clusters: Clusters, database: S
     assert (locked in other.log) == (point == "two: offsets sent")
     kill(pid, signal.SIGCONT)
     until(lambda: says in frozen.log, f"the thawed worker says {says!r}")
-    assert verdict(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
+    assert compare_partitions(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
     for service in (frozen, other):
         service.stop()
     assert len(database.offsets(topic)) == RECORDS

@@ -26,7 +26,7 @@ from deduplicator.postgresql import PostgresqlDestination
 from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
 from tests.conftest import Start, unique
-from tests.judge import Partitions, Record, verdict
+from tests.judge import Partitions, Record, compare_partitions
 from tests.kafka import ROOT, Clusters
 from tests.postgresql import PASSWORD, Server
 from tests.service import settings
@@ -59,7 +59,7 @@ def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Cop
 def test_the_copy_is_exact(copied: Copied, case: str) -> None:
     """The partition's rows, in the order of their source offsets, are what was written: key, value, headers, timestamp; nothing that was aborted."""
     partition = list(CASES).index(case)
-    assert verdict({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
+    assert compare_partitions({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
 
 
 def test_there_is_an_intermediate_topic_and_no_other(copied: Copied) -> None:
@@ -80,10 +80,10 @@ def reo(clusters: Clusters, database: Server, topic: str, *words: str) -> subpro
 
 def test_verify_and_a_second_run(clusters: Clusters, database: Server, copied: Copied, start: Start) -> None:
     """A second run changes nothing; verify says exact; of one changed byte it says where."""
-    before = clusters.destination.ends(f"{copied.topic}-proxy")
+    before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end", destination_postgresql=database.connection())
     assert service.ends() == 0, service.tail()
-    assert clusters.destination.ends(f"{copied.topic}-proxy") == before
+    assert clusters.destination.end_offsets(f"{copied.topic}-proxy") == before
     assert database.read(copied.topic, len(CASES)) == copied.copy
     exact = reo(clusters, database, copied.topic, "verify")
     assert exact.returncode == 0, exact.stdout

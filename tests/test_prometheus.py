@@ -64,7 +64,7 @@ def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Pro
         if number == RECORDS // 2:
             kill(victim)
         time.sleep(1)
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     until(lambda: [sample["value"][1] for sample in prometheus.value("sum(reo_frontier_offset)")] == [str(RECORDS - 2)], "Prometheus has seen all", 20)
     asked = [(panel["title"], target["legendFormat"], plain(target["expr"])) for panel in panels() for target in panel.get("targets", ())]
 

@@ -106,7 +106,7 @@ def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: 
     assert error is not None
     assert rule.hits >= 1
     assert not rule.answers
-    assert cluster.ends(topic) == {0: 0}
+    assert cluster.end_offsets(topic) == {0: 0}
 
 
 def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cluster: Cluster, proxy: Proxy, topic: str) -> None:
@@ -124,13 +124,13 @@ def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cl
     other.begin_transaction()
     other.produce(topic, b"passes", partition=0)
     other.commit_transaction(HIT_S)
-    until(lambda: cluster.ends(topic)[0] >= 3, "both records and one marker are written")
-    assert cluster.ends(topic, stable=True) == {0: 0}
+    until(lambda: cluster.end_offsets(topic)[0] >= 3, "both records and one marker are written")
+    assert cluster.end_offsets(topic, stable=True) == {0: 0}
     assert not rule.answered.is_set()
     rule.release()
     assert rule.answered.wait(HIT_S)
     assert struct.unpack(">ih", rule.answers[0][:6]) == (0, 0)
-    until(lambda: cluster.ends(topic, stable=True) == cluster.ends(topic), "the transaction is committed")
+    until(lambda: cluster.end_offsets(topic, stable=True) == cluster.end_offsets(topic), "the transaction is committed")
     assert values(cluster, topic) == [b"held", b"passes"]
 
 
@@ -142,7 +142,7 @@ def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: s
     (error,) = delivered(writer, topic, b"lost")
     assert error is not None
     assert rule.hits == 1
-    assert cluster.ends(topic) == {0: 1}
+    assert cluster.end_offsets(topic) == {0: 1}
     assert delivered(retrying, topic, b"2") == [None]
     assert again.hits == 0
     accepted = proxy.accepted
@@ -173,7 +173,7 @@ def test_a_half_open_network_accepts_and_says_nothing(cluster: Cluster, proxy: P
     with pytest.raises(KafkaException, match=r"[Tt]imed out|transport failure"):
         AdminClient({"bootstrap.servers": proxy.address, "log_level": 0, "socket.timeout.ms": 1000}).list_topics(timeout=1)
     assert proxy.accepted > accepted
-    assert (writer.flush(0), reports, cluster.ends(topic)) == (1, [], {0: 1})
+    assert (writer.flush(0), reports, cluster.end_offsets(topic)) == (1, [], {0: 1})
     proxy.half_open = False
     assert writer.flush(HIT_S) == 0
     assert reports == [None]

@@ -25,7 +25,7 @@ from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import Clusters, plain, send, until
 from tests.stage_one import feed, frontiers_are_made, wrapped
 from tests.test_history import planner
@@ -124,7 +124,7 @@ def with_markers(clusters: Clusters, topic: str) -> None:
         send(producer, topic, [(0, plain(number)) for number in numbers])
         assert producer.flush(30) == 0
         end()
-    until(lambda: clusters.source.ends(topic, stable=True) == {0: 15}, "both markers are there")
+    until(lambda: clusters.source.end_offsets(topic, stable=True) == {0: 15}, "both markers are there")
 
 
 @pytest.mark.parametrize("stop_at_end", [False, True], ids=["while it runs", "at its end"])
@@ -149,11 +149,11 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
     assert service.metric("reo_frontier_offset") == 14
     place = TopicPartition(topic, 0, 15)
     clusters.source.admin.delete_records([place])[place].result()
-    assert clusters.source.beginnings(topic) == {0: 15}
+    assert clusters.source.beginning_offsets(topic) == {0: 15}
     clusters.source.write(topic, [(0, plain(15))])
     again = planner(settings).plan()
     assert again is not None
     assert set(again.starts.values()) == {15}
     feed(clusters, topic, topic, wrapped(clusters, topic, [(0, 15, plain(15))], epoch=again.epoch))
     until(lambda: service.metric("reo_frontier_offset") == 15, "the copy goes on")
-    assert verdict({0: [plain(number) for number in (*range(RECORDS), 15)]}, clusters.destination.read(topic)) == []
+    assert compare_partitions({0: [plain(number) for number in (*range(RECORDS), 15)]}, clusters.destination.read(topic)) == []

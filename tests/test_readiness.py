@@ -64,7 +64,7 @@ def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: 
         waits_for(service, "an answer of the destination cluster")
     is_ready(service)
     if busy:
-        clusters.copied(topic, RECORDS)
+        clusters.wait_for_copy(topic, RECORDS)
     until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") == 0, "nothing waits")
     service.stop()
 

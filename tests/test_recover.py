@@ -60,12 +60,12 @@ def test_a_deleted_frontier_is_found_and_the_service_goes_on(clusters: Clusters,
     said = json.loads(recover(clusters, topic, "--json").stdout)
     assert [(row["group"], row["data"]["source_offset"], row["write"]["f"]) for row in said["partitions"]] == [(None, 49, 49)] * PARTITIONS
     assert not said["applied"]
-    newest = clusters.destination.ends(f"{topic}-proxy")
+    newest = clusters.destination.end_offsets(f"{topic}-proxy")
     assert recover(clusters, topic, "--apply").returncode == 0
     found = commits(clusters.destination, topic)
     for partition, commit in found.items():
         frontier = decode(commit.metadata)
-        known = clusters.destination.ends(topic)[partition]
+        known = clusters.destination.end_offsets(topic)[partition]
         assert (commit.intermediate_offset, frontier.rule.frontier, frontier.rule.link, frontier.sent) == (newest[partition], 49, None, 0)
         assert known - 2 <= frontier.destination_known < known
         assert frontier.destination_topic_id == clusters.destination.topic_id(topic)[1]
@@ -124,10 +124,10 @@ def test_an_older_metadata_string_of_ours(clusters: Clusters, topic: str, start:
     service = start(topic, "deduplicator", **LEAVES_AT_ONCE)
     frontiers_are_made(service, PARTITIONS)
     copy_more(clusters, topic, service, records[:40], 0)
-    clusters.copied(topic, 40, STOP_S)
+    clusters.wait_for_copy(topic, 40, STOP_S)
     older = until(lambda: commits(clusters.destination, topic) if frontiers(clusters.destination, topic) == {0: 19, 1: 19} else None, "40 are committed")
     copy_more(clusters, topic, service, records[:FIRST], 40)
-    clusters.copied(topic, FIRST, STOP_S)
+    clusters.wait_for_copy(topic, FIRST, STOP_S)
     service.stop()
     nobody_is_in(clusters.destination, topic)
     set_back(clusters.destination, topic, older)
@@ -223,7 +223,7 @@ def test_equal_records_whose_beginning_is_gone_are_refused(clusters: Clusters, t
     lose_the_frontier(clusters.destination, topic)
     place = TopicPartition(topic, 0, 20)
     clusters.destination.admin.delete_records([place])[place].result()
-    until(lambda: clusters.destination.beginnings(topic)[0] == 20, "the records are gone")
+    until(lambda: clusters.destination.beginning_offsets(topic)[0] == 20, "the records are gone")
     refused = recover(clusters, topic, "--apply")
     assert refused.returncode == 22
     assert "the data does not tell how far the copy is" in refused.stderr
@@ -275,7 +275,7 @@ def test_an_empty_destination_and_one_ahead_of_nothing(clusters: Clusters, topic
     frontiers_are_made(service, PARTITIONS)
     epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in commits(clusters.destination, topic).values())
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(FIRST), PARTITIONS), 1), epoch))
-    clusters.copied(topic, FIRST, STOP_S)
+    clusters.wait_for_copy(topic, FIRST, STOP_S)
     service.stop()
 
 

@@ -55,10 +55,10 @@ def test_it_copies_exactly_and_makes_the_topic(clusters: Clusters, topic: str, r
     """20,000 records and a committed transaction arrive exactly, an aborted one not at all, in a topic that it made with the source's settings."""
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
-    assert sum(clusters.source.ends(topic).values()) >= visible + ABORTED, "the aborted records are not in the log: nothing was to be kept out"
+    assert sum(clusters.source.end_offsets(topic).values()) >= visible + ABORTED, "the aborted records are not in the log: nothing was to be kept out"
     assert clusters.destination.partitions(topic) == 0
     rival.start()
-    clusters.copied(topic, visible)
+    clusters.wait_for_copy(topic, visible)
     assert sum(map(len, clusters.destination.read(topic).values())) == visible
     assert clusters.destination.partitions(topic) == PARTITIONS
     assert clusters.destination.config(topic)["retention.ms"] == "-1"
@@ -72,13 +72,13 @@ def test_a_killed_one_goes_on_when_started_again(clusters: Clusters, topic: str,
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
     (pid,) = rival.start().living()
-    clusters.copied(topic, visible)
+    clusters.wait_for_copy(topic, visible)
     rival.kill()
     assert rival.code == -signal.SIGKILL
     visible += write(clusters, topic, RECORDS, RECORDS)
     (again,) = rival.start().living()
     assert again != pid
-    clusters.copied(topic, visible)
+    clusters.wait_for_copy(topic, visible)
 
 
 @needs_its_jars
@@ -87,14 +87,14 @@ def test_it_can_be_halted_and_resumed(clusters: Clusters, topic: str, rival: Mir
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
     rival.start()
-    clusters.copied(topic, visible)
+    clusters.wait_for_copy(topic, visible)
     rival.send_signal(signal.SIGSTOP)
     state = Path(f"/proc/{rival.living()[0]}/stat")
     until(lambda: state.read_text().rpartition(") ")[2].startswith("T"), "it is halted")
     visible += write(clusters, topic, RECORDS, RECORDS)
     assert clusters.differences(topic) != []
     rival.send_signal(signal.SIGCONT)
-    clusters.copied(topic, visible)
+    clusters.wait_for_copy(topic, visible)
 
 
 def test_without_its_jars_it_says_what_to_run(tmp_path: Path) -> None:

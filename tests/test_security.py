@@ -96,7 +96,7 @@ def test_both_stages_get_in(stand: Stand, topic: str, start: Start, source: str,
     until(lambda: service.pid_of("jvm"), "stage one's JVM is there")
     lines = {command_of(pid) for pid in service.living()}
     assert service.ends() == 0, service.tail()
-    stand.clusters.copied(topic, RECORDS, STOP_S)
+    stand.clusters.wait_for_copy(topic, RECORDS, STOP_S)
     for secret in (PASSWORD, CLIENT_SECRET, "PRIVATE KEY"):
         assert secret not in service.log
         assert not [line for line in lines if secret in line]

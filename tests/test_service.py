@@ -50,7 +50,7 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready")
     assert service.ask("/nowhere")[0] == 404
 
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     until(lambda: service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "all records are counted")
     until(lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS, "all source offsets are counted")
     until(lambda: service.metric("reo_lag_records") == 0, "nothing lags behind")
@@ -140,7 +140,7 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
     frontiers_are_made(service, 1)
     records = [(0, number, record) for number, (_, record) in enumerate(spread(range(20), 1))]
     clusters.destination.write(proxy, wrapped(clusters, topic, records))
-    until(lambda: clusters.destination.written(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
+    until(lambda: clusters.destination.count_offsets(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
     groups = {found.group_id for found in clusters.destination.admin.list_consumer_groups().result().valid}
     assert group in groups
     assert not re.search(rf"reo-{topic}", " ".join(groups))

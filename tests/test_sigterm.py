@@ -105,7 +105,7 @@ def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Prox
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
-    until(lambda: both[0].written(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
+    until(lambda: both[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
     again.stop()
 
 

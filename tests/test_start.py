@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewPartitions
 
 from common import start_at
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import Cluster, Clusters, plain, spread, until
 from tests.merging import several
 from tests.recovering import lose_the_frontier, numbered
@@ -34,7 +34,7 @@ def source_with_records(clusters: Clusters, topic: str) -> None:
 def differences_from(clusters: Clusters, topic: str, begins: dict[int, int]) -> list[str]:
     """The judge's verdict on a copy that begins at these source offsets."""
     source = {partition: records[begins[partition]:] for partition, records in clusters.source.read(topic).items()}
-    return verdict(source, clusters.destination.read(topic))
+    return compare_partitions(source, clusters.destination.read(topic))
 
 
 def deleted_up_to(cluster: Cluster, topic: str, partition: int, offset: int) -> None:
@@ -62,7 +62,7 @@ def test_offsets_also_after_a_death_before_the_first_record(clusters: Clusters, 
     service.stop()
     clusters.source.write(topic, [(1, plain(1000))])
     assert start(topic, "--stop-at-end", source_start="0=7,1=7,2=7").ends() == 0
-    assert clusters.destination.written(topic) > 0
+    assert clusters.destination.count_offsets(topic) > 0
     assert differences_from(clusters, topic, begins) == []
 
 
@@ -134,13 +134,13 @@ def test_going_on_behind_what_another_program_has_copied(clusters: Clusters, top
     source_with_records(clusters, topic)
     clusters.destination.create(topic, PARTITIONS)
     clusters.destination.write(topic, spread(range(120), PARTITIONS))
-    ends = clusters.destination.ends(topic)
+    ends = clusters.destination.end_offsets(topic)
     service = start(topic, "deduplicator", source_start=",".join(f"{partition}={end}" for partition, end in ends.items()),
                     deduplicator_without_frontier="append")
     frontiers_are_made(service, PARTITIONS)
     assert begun_at(service, topic) == ends
     feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(RECORDS), PARTITIONS), 120)))
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     service.stop()
 
 

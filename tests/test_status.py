@@ -94,7 +94,7 @@ def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start
     assert "more than --max-seconds 5" in reo(clusters, topic, "lag", "--max-seconds", "5", exit_code=36).stderr
 
     service = start(topic, "deduplicator", **LEAVES_AT_ONCE)
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: as_json(clusters, topic, "lag")["total"]["both"] == NOTHING, "nothing waits")
     service.stop()
 
@@ -107,7 +107,7 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
     watcher = Watcher(reo_settings.load(settings(clusters, topic, {})))
     clusters.source.write(topic, RECORDS[FIRST:])
     feed_the_rest(clusters, topic)
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: all(service.metric("reo_frontier_offset", topic=topic, partition=str(partition)) == 2 * HALF - 1 for partition in range(PARTITIONS)),
           "the frontiers are there")
     seen = watcher.take_status()
@@ -133,7 +133,7 @@ def test_a_transaction_that_stays_open_is_shown(clusters: Clusters, topic: str, 
     """Where it begins, when both looks have it; and not when there is none."""
     copied(clusters, topic, start, RECORDS, **LEAVES_AT_ONCE)
     assert as_json(clusters, topic, "status")["undecided"] == {}
-    end = clusters.destination.ends(topic)[0]
+    end = clusters.destination.end_offsets(topic)[0]
     producer = clusters.destination.producer(transactional_id=f"{topic}-open")
     producer.init_transactions(30)
     producer.begin_transaction()

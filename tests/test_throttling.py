@@ -32,7 +32,7 @@ def copied_in(clusters: Clusters, service: Service, topic: str, first: int, lagg
     clusters.source.write(topic, [(0, plain(number, SIZE)) for number in range(first, first + RECORDS)], batch_size=16384)
     if lagging:
         until(lambda: service.metric("reo_lag_records", stage=lagging) > 0 and service.metric("reo_lag_seconds", stage=lagging) > 0, f"{lagging} lags")
-    clusters.copied(topic, first + RECORDS)
+    clusters.wait_for_copy(topic, first + RECORDS)
     return time.monotonic() - began
 
 
@@ -82,6 +82,6 @@ def test_a_transaction_that_can_not_end_in_time_is_followed_by_smaller_ones(clus
     before.stop()
     feed(clusters, topic, topic, wrapped(clusters, topic, [(0, number, plain(number, SIZE)) for number in numbers]))
     service = start(topic, "deduplicator", client_id=topic, deduplicator_transaction_timeout_ms="10000")
-    clusters.copied(topic, len(numbers))
+    clusters.wait_for_copy(topic, len(numbers))
     until(lambda: service.metric("reo_transactions_total", outcome="committed") >= 2, "no transaction had room for all: the quota lets 2 MB through in time")
     service.stop()

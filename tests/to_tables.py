@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import START_S, Clusters, spread, until
 from tests.postgresql import Server
 from tests.recovering import LEAVES_AT_ONCE, commits, numbered
@@ -37,7 +37,7 @@ def arrived(database: Server, topic: str, records: int, timeout_s: float = START
 def assert_exact(clusters: Clusters, database: Server, topic: str) -> None:
     """The judge's verdict; each row has its source's offset; and the group says what the database says."""
     source = clusters.source.read(topic)
-    assert verdict(source, database.read(topic, PARTITIONS)) == []
+    assert compare_partitions(source, database.read(topic, PARTITIONS)) == []
     assert database.offsets(topic) == [(partition, offset) for partition, records in source.items() for offset in range(len(records))]
     assert mirror(clusters, topic) == in_database(database, topic)
 

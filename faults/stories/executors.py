@@ -30,7 +30,7 @@ def executor_lost_and_frozen(run: Run) -> None:
         thaw(frozen)
         run.flows()
         run.load.stop()
-        run.clusters.copied(run.topic, sum(map(len, run.source_now().values())), HEAL_S)
+        run.clusters.wait_for_copy(run.topic, sum(map(len, run.source_now().values())), HEAL_S)
         run.stop(service)
 
 

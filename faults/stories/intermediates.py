@@ -150,7 +150,7 @@ def committed(run: Run) -> dict[Place, Committed]:
 
 def drained(run: Run) -> bool:
     """Whether the committed offsets are the ends of the intermediate topic."""
-    ends = run.clusters.destination.ends(f"{run.topic}-proxy")
+    ends = run.clusters.destination.end_offsets(f"{run.topic}-proxy")
     return {place.partition: commit.intermediate_offset for place, commit in committed(run).items()} == ends
 
 
@@ -209,13 +209,13 @@ def blocked_readers(run: Run) -> None:
         service.kill_all()
         run.done(service)
         began = time.monotonic()
-        if cluster.ends(run.topic, stable=True) != cluster.ends(run.topic):
+        if cluster.end_offsets(run.topic, stable=True) != cluster.end_offsets(run.topic):
             break
     else:
         raise AssertionError(f"nothing was blocked by {DEATHS_MAX} deaths")
     run.counters_lost = True
     bound_s = int(DEFAULTS["deduplicator_transaction_timeout_ms"]) / 1000 + LOOKS_EVERY_S
-    until(lambda: cluster.no_transaction_is_open(run.topic), "readers go on", bound_s + 5)
+    until(lambda: cluster.has_no_open_transaction(run.topic), "readers go on", bound_s + 5)
     took = time.monotonic() - began
     assert took <= bound_s + 1, f"readers were blocked for {took:.1f} s"
     run.hit(f"readers blocked for {took:.1f} s of at most {bound_s:.0f}")

@@ -25,7 +25,7 @@ def quiet(run: Run) -> Partitions:
 
 def delete_all(run: Run) -> None:
     """Delete every record of the source, as retention does with what is old."""
-    ends = run.clusters.source.ends(run.topic)
+    ends = run.clusters.source.end_offsets(run.topic)
     places = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
     for future in run.clusters.source.admin.delete_records(places).values():
         future.result()
@@ -34,7 +34,7 @@ def delete_all(run: Run) -> None:
 
 def recreate(run: Run, share: float) -> None:
     """Another topic of the same name, with `share` times as many records."""
-    records = int(sum(run.clusters.source.ends(run.topic).values()) * share) + PARTITIONS
+    records = int(sum(run.clusters.source.end_offsets(run.topic).values()) * share) + PARTITIONS
     run.clusters.source.delete(run.topic)
     run.clusters.source.create(run.topic, PARTITIONS)
     run.clusters.source.write(run.topic, spread(range(10**6, 10**6 + records), PARTITIONS))
