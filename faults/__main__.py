@@ -22,7 +22,7 @@ from pathlib import Path
 from faults.run import Result, Story, perform
 from faults.stand import clusters
 from faults.stories import ALL
-from tests.kafka import ROOT, Clusters, quick_jvms
+from tests.kafka import ROOT, Clusters, speed_up_jvms
 
 
 def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
@@ -74,7 +74,7 @@ def main() -> int:
     arguments.add_argument("--out", type=Path, help="a file that gets a JSON line for each run")
     arguments.add_argument("--keep", action="store_true", help="keep the folder: logs of what failed")
     given = arguments.parse_args()
-    quick_jvms()
+    speed_up_jvms()
     folder = Path(tempfile.mkdtemp(prefix="reo-faults-"))
     runs = [(story, given.seed) for story, _ in chosen(given.seed, 0, given.only)] if given.replay else list(chosen(given.seed, given.runs, given.only))
     part, parts = map(int, given.part.split("/"))

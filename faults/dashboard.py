@@ -31,9 +31,9 @@ from faults.stand import IdenticalCluster, clusters
 from faults.stories.candidates import FAILOVER, Alike
 from reo.demo.broker import free_port
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, plain, until
+from tests.kafka import ROOT, Cluster, Clusters, make_record, until
 from tests.prometheus import Prometheus
-from tests.service import Service, kill
+from tests.service import Service, send_signal
 
 TOPIC = "orders"
 DEPLOY = ROOT / "deploy" / "grafana"
@@ -105,7 +105,7 @@ def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
         run.kill_stage(service, stage)
         go_on()
     pid = until(lambda: service.pid_of("deduplicator"), "stage two lives")
-    kill(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of stage two")
     begun = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "jvm")
@@ -124,7 +124,7 @@ def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
 
 def fresh(number: int) -> Record:
     """A record of now: what waits is as old as it looks."""
-    return plain(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
+    return make_record(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
 
 
 def shown(home: Path, stand: Clusters, folder: Path, to: Path) -> str:

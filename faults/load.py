@@ -15,7 +15,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.judge import Record
-from tests.kafka import Cluster, plain
+from tests.kafka import Cluster, make_record
 
 TICK_S = 0.02
 TRANSACTION_EVERY = 25
@@ -93,7 +93,7 @@ class Load(threading.Thread):
                 due = time.monotonic()
                 continue
             for _ in range(int(self.records_per_s * TICK_S)):
-                self._hand(producer, plain(next(self.numbers)))
+                self._hand(producer, make_record(next(self.numbers)))
             producer.poll(0)
             if tick % TRANSACTION_EVERY == TRANSACTION_EVERY - 1:
                 self._transaction(abort=tick // TRANSACTION_EVERY % 2 == 0)

@@ -33,7 +33,7 @@ from faults.load import Load
 from faults.rival_run import Outcome, Scene, judged, said
 from faults.stand import clusters as own_clusters
 from tests.judge import Partitions
-from tests.kafka import Clusters, spread
+from tests.kafka import Clusters, make_records
 
 PARTITIONS = 4
 RECORDS = 20_000
@@ -79,7 +79,7 @@ def truncated(scene: Scene) -> Partitions:
     source = scene.clusters.source
     _copied_and_stopped(scene)
     reached = source.end_offsets(scene.topic)
-    source.write(scene.topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS))
+    source.write(scene.topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
     gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.end_offsets(scene.topic).items()]
     everything = source.read(scene.topic)
     for future in source.admin.delete_records(gone).values():
@@ -99,7 +99,7 @@ def recreated(scene: Scene, share: float) -> Partitions:
     source.delete(scene.topic)
     source.create(scene.topic, PARTITIONS)
     assert source.topic_id(scene.topic) != before
-    source.write(scene.topic, spread(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
+    source.write(scene.topic, make_records(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
     scene.hit("source deleted and recreated")
     scene.start()
     new = source.read(scene.topic)
@@ -109,7 +109,7 @@ def recreated(scene: Scene, share: float) -> Partitions:
 def _copied_and_stopped(scene: Scene) -> None:
     """A first copy, exact, and an orderly end; in two parts, so that what it says at any start again is known."""
     for part in (range(RECORDS // 2), range(RECORDS // 2, RECORDS)):
-        scene.clusters.source.write(scene.topic, spread(part, PARTITIONS))
+        scene.clusters.source.write(scene.topic, make_records(part, PARTITIONS))
         scene.start()
         scene.flows(1)
         scene.clusters.wait_for_copy(scene.topic, part.stop)

@@ -19,10 +19,10 @@ from common.errors import Stop
 from faults.load import Load
 from faults.stand import Brokers, ProxiedCluster
 from faults.timeline import Timeline
-from tests.conftest import unique
+from tests.conftest import make_topic_name
 from tests.judge import Partitions, compare_counters, compare_partitions, read_topic
 from tests.kafka import PAUSE_S, Clusters, until
-from tests.service import Service, kill, settings
+from tests.service import Service, build_environment, send_signal
 
 PARTITIONS = 4
 TRANSACTION_RECORDS = 500
@@ -94,7 +94,7 @@ class Run:
         """Start a service that copies the topic, with small transactions and short sessions."""
         number = len(self.services) + len(self.past)
         through = {f"{side}_bootstrap_servers": cluster.proxy.address for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
-        environment = settings(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | through | more)
+        environment = build_environment(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | through | more)
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)
         return service.start()
@@ -123,7 +123,7 @@ class Run:
     def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
         """SIGKILL to a stage's process, or to the JVM, while the load goes on."""
         victim = until(lambda: service.pid_of(stage, worker), f"{stage} {worker} lives")
-        kill(victim)
+        send_signal(victim)
         self.stage_two_deaths += stage == "deduplicator"
         self.hit({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
 
@@ -179,7 +179,7 @@ class Story:
 
 def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
     """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
-    topic = unique(f"fault-{story.name}")
+    topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
     load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.begins_empty)
     run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311

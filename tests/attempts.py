@@ -11,13 +11,13 @@ from common.origin import Origin
 IDENTITY = "0123456789abcdef"
 
 
-def origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: int = 0) -> Origin:
+def make_origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: int = 0) -> Origin:
     """One record's origin; the fields that the rule does not look at are fixed."""
     return Origin(0, source_offset, 1, 0, epoch, batch, sequence, IDENTITY)
 
 
 @dataclass
-class Attempt:
+class TaskAttempt:
     """A task that writes a batch: where it began and goes on, by position in what is visible. A straggler was given up by Spark, and writes on."""
 
     epoch: int
@@ -35,7 +35,7 @@ class StageOne:
         self.visible = visible
         self.chance = chance
         self.batches = 0
-        self.attempts: list[Attempt] = []
+        self.attempts: list[TaskAttempt] = []
 
     def step(self, state: RuleState) -> Origin | None:
         """One thing that happens, and the record that it wrote, if any."""
@@ -53,7 +53,7 @@ class StageOne:
         elif attempt.next < len(self.visible):
             attempt.next += 1
             if happens < 0.97:
-                return origin(self.visible[attempt.next - 1], attempt.epoch, attempt.batch, attempt.next - 1 - attempt.first)
+                return make_origin(self.visible[attempt.next - 1], attempt.epoch, attempt.batch, attempt.next - 1 - attempt.first)
             attempt.lost = True
         return None
 
@@ -61,4 +61,4 @@ class StageOne:
         """A run above the committed epoch: it may have the epoch of one that has left no trace."""
         self.batches += 1
         begin = sum(offset <= state.frontier for offset in self.visible)
-        self.attempts.append(Attempt(state.epoch + self.chance.randint(1, 2), self.batches, begin, begin))
+        self.attempts.append(TaskAttempt(state.epoch + self.chance.randint(1, 2), self.batches, begin, begin))

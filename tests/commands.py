@@ -18,7 +18,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
 from common.group import list_group_offsets
 from tests.kafka import ROOT, Cluster, Clusters
-from tests.service import settings
+from tests.service import build_environment
 
 COMMAND_S = 60
 ESCAPE = "\x1b["
@@ -26,7 +26,7 @@ ESCAPE = "\x1b["
 
 def reo(clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
     """A command of its own process, its output on pipes; `more` are settings. It has to end with this code, if one is given."""
-    return reo_with(settings(clusters, topic, more), *words, exit_code=exit_code)
+    return reo_with(build_environment(clusters, topic, more), *words, exit_code=exit_code)
 
 
 def reo_with(environment: Mapping[str, str], *words: str, exit_code: int | None = 0) -> subprocess.CompletedProcess[str]:

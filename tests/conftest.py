@@ -17,9 +17,9 @@ from typing import Protocol
 import pytest
 
 from reo.demo.broker import Broker
-from tests.kafka import ROOT, Cluster, Clusters, quick_jvms
+from tests.kafka import ROOT, Cluster, Clusters, speed_up_jvms
 from tests.postgresql import Server
-from tests.service import Service, settings
+from tests.service import Service, build_environment
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 SHORT_QUOTAS = {"quota.window.num": "3"}
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure() -> None:
     """Before anything is started."""
-    quick_jvms()
+    speed_up_jvms()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background; children would inherit it, and Ctrl-C be nothing to them
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -89,7 +89,7 @@ def database() -> Iterator[Server]:
         server.end()
 
 
-def unique(name: str) -> str:
+def make_topic_name(name: str) -> str:
     """A topic name that nobody has had, and that says whose it is."""
     return f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')[:60]}-{uuid.uuid4().hex[:6]}"
 
@@ -97,7 +97,7 @@ def unique(name: str) -> str:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name of this test's own; the topic is not made."""
-    return unique(request.node.name)
+    return make_topic_name(request.node.name)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Star
     started: list[Service] = []
 
     def begin(topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
-        service = Service(folder() / "tmp", environment or settings(clusters, topic, more), arguments)  # type: ignore[operator]
+        service = Service(folder() / "tmp", environment or build_environment(clusters, topic, more), arguments)  # type: ignore[operator]
         started.append(service)
         return service.start()
 

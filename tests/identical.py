@@ -5,21 +5,21 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
-from tests.kafka import Cluster, send, spread
+from tests.kafka import Cluster, make_records, produce_records
 
 PARTITIONS = 2
-QUICK = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1500", "source_backoff_min_ms": "200",
+QUICK_FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1500", "source_backoff_min_ms": "200",
          "replicator_drain_s": "2"}
 Candidates = tuple[Cluster, ...]
 
 
-def feed(to: Iterable[Cluster], topic: str, numbers: range) -> None:
+def write_to_all(to: Iterable[Cluster], topic: str, numbers: range) -> None:
     """The same records, in the same order, to each."""
     for candidate in to:
-        candidate.write(topic, spread(numbers, PARTITIONS))
+        candidate.write(topic, make_records(numbers, PARTITIONS))
 
 
-def made(candidates: Candidates, topic: str, records: int = 1000) -> None:
+def create_identical_topics(candidates: Candidates, topic: str, records: int = 1000) -> None:
     """The topic at every candidate, with the same records: plain ones, then a transaction that was aborted and one that was committed."""
     for candidate in candidates:
         candidate.create(topic, PARTITIONS)
@@ -27,18 +27,18 @@ def made(candidates: Candidates, topic: str, records: int = 1000) -> None:
         producer.init_transactions(30)
         for commit in (False, True):
             producer.begin_transaction()
-            send(producer, topic, spread(range(10**6, 10**6 + 10), PARTITIONS))
+            produce_records(producer, topic, make_records(range(10**6, 10**6 + 10), PARTITIONS))
             assert producer.flush(30) == 0
             (producer.commit_transaction if commit else producer.abort_transaction)(30)
-    feed(candidates, topic, range(records))
+    write_to_all(candidates, topic, range(records))
 
 
-def addresses(candidates: Iterable[Cluster]) -> str:
+def join_addresses(candidates: Iterable[Cluster]) -> str:
     """For `source.bootstrap_servers`."""
     return ";".join(candidate.address for candidate in candidates)
 
 
-def stand_still(candidate: Cluster) -> None:
+def freeze_broker(candidate: Cluster) -> None:
     """SIGSTOP: connections stay, nothing answers."""
     assert candidate.broker.process
     candidate.broker.process.send_signal(signal.SIGSTOP)

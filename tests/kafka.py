@@ -18,24 +18,24 @@ from reo.demo.broker import Broker
 from tests.judge import Partitions, Record, compare_partitions, read_topic
 
 ROOT = Path(__file__).parent.parent
-Seen = TypeVar("Seen")
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 PAUSE_S = 0.05
-ANSWER_S, ASKED_TIMES = 30.0, 3
+ANSWER_S, ATTEMPTS = 30.0, 3
 CREATION_S = 5.0
 START_S = 60
 """Bound on what needs a start of Spark. Only what is broken takes as long: nothing waits for a time."""
 COPY_S = 120
 """Bound on a copy of everything that the tests write, on a busy machine."""
-NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
+RETRIABLE_ERRORS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 """What a client says of a partition or broker that is only coming (back); it is asked again within a bound."""
 MARKERS_S = 5
 """Bound on writing the markers of a transaction that is decided; the shortest time-out of a transaction in the tests is 12 s."""
-FOREVER = {"retention.ms": "-1"}
+UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
-def quick_jvms() -> None:
+def speed_up_jvms() -> None:
     """Let every JVM started from now on compile quickly and not well: a test starts many, and none lives long enough for the better code to pay.
 
     Measured on two cores: one kill of stage two with all around it takes 19 s instead of 34.
@@ -43,7 +43,7 @@ def quick_jvms() -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-def until(condition: Callable[[], Seen | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Seen:
+def until(condition: Callable[[], Value | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Value:
     """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -54,9 +54,9 @@ def until(condition: Callable[[], Seen | None], what: str, timeout_s: float = ST
         time.sleep(PAUSE_S)
 
 
-def answer(ask: Callable[[], Future[Answer]]) -> Answer:
+def call_with_retry(ask: Callable[[], Future[Result]]) -> Result:
     """What a client says; asked again when it says nothing."""
-    for _ in range(ASKED_TIMES - 1):
+    for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(TimeoutError):
             return ask().result(ANSWER_S)
     return ask().result(ANSWER_S)
@@ -86,7 +86,7 @@ class Cluster:
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
         """A topic that keeps old timestamps."""
-        wanted = NewTopic(topic, partitions, -1, config=FOREVER | {name.replace("_", "."): value for name, value in config.items()})
+        wanted = NewTopic(topic, partitions, -1, config=UNLIMITED_RETENTION | {name.replace("_", "."): value for name, value in config.items()})
         not_answered: list[str] = []
 
         def taken() -> bool:
@@ -120,7 +120,7 @@ class Cluster:
     def partitions(self, topic: str) -> int:
         """How many the topic has; 0 when there is no such topic."""
         try:
-            return len(answer(lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]).partitions)
+            return len(call_with_retry(lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]).partitions)
         except KafkaException:
             return 0
 
@@ -150,7 +150,7 @@ class Cluster:
             except TimeoutError:
                 return None
             except KafkaException as failed:
-                if failed.args[0].code() in NOT_YET:
+                if failed.args[0].code() in RETRIABLE_ERRORS:
                     with contextlib.suppress(KafkaException):
                         self.admin.list_topics(topic, ANSWER_S)  # a client does not ask for the new leader by itself
                     return None
@@ -185,7 +185,7 @@ class Cluster:
     def write(self, topic: str, records: Iterable[tuple[int, Record]], **options: Any) -> None:
         """Write records in order, each to its partition, and wait until all are there."""
         producer = self.producer(**options)
-        send(producer, topic, records)
+        produce_records(producer, topic, records)
         assert producer.flush(60) == 0
 
     def producer(self, **options: Any) -> Producer:
@@ -221,7 +221,7 @@ class Clusters:
         until(exact, f"{records} records of {topic} are copied", timeout_s, last)
 
 
-def send(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
+def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
     """Hand records to a producer; a record that cannot be delivered is an error."""
     def delivered(error: object, _: object) -> None:
         assert error is None, error
@@ -237,11 +237,11 @@ def send(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) 
     producer.poll(0)
 
 
-def plain(number: int, size: int = 100) -> Record:
+def make_record(number: int, size: int = 100) -> Record:
     """A record that is like no other of its topic."""
     return Record(b"key-%d" % (number % 1000), b"%010d" % number + b"." * (size - 10), (("number", b"%d" % number),), 1_700_000_000_000 + number)
 
 
-def spread(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:
+def make_records(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:
     """Plain records, one partition after the other in turn."""
-    return [(number % partitions, plain(number)) for number in numbers]
+    return [(number % partitions, make_record(number)) for number in numbers]

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tests.judge import Partitions, Record, compare_records
 from tests.kafka import Clusters
-from tests.service import settings
+from tests.service import build_environment
 
-Belongs = Callable[[int, Record], int]
+PartitionOf = Callable[[int, Record], int]
 """Source partition and record → destination partition."""
 
 
-def merged(sources: Mapping[str, Partitions], copy: Partitions, belongs: Belongs) -> list[str]:
+def compare_merged(sources: Mapping[str, Partitions], copy: Partitions, belongs: PartitionOf) -> list[str]:
     """What is wrong with a destination to which all these topics are copied; empty when nothing is."""
     lines = []
     for partition, records in copy.items():
@@ -36,13 +36,13 @@ def merged(sources: Mapping[str, Partitions], copy: Partitions, belongs: Belongs
     return [*lines, *(f"there is no partition {partition}" for partition in sorted(missing))]
 
 
-def is_merged(clusters: Clusters, sources: Sequence[str], copy: str, belongs: Belongs) -> list[str]:
+def compare_merged_topics(clusters: Clusters, sources: Sequence[str], copy: str, belongs: PartitionOf) -> list[str]:
     """The verdict on topics of the source cluster and their common copy."""
-    return merged({topic: clusters.source.read(topic) for topic in sources}, clusters.destination.read(copy), belongs)
+    return compare_merged({topic: clusters.source.read(topic) for topic in sources}, clusters.destination.read(copy), belongs)
 
 
-def several(clusters: Clusters, application: str, topics: str, **more: str) -> dict[str, str]:
+def build_topics_environment(clusters: Clusters, application: str, topics: str, **more: str) -> dict[str, str]:
     """The environment of a service that copies these topics."""
-    given = settings(clusters, "", {"application": application, "topics": topics, **more})
+    given = build_environment(clusters, "", {"application": application, "topics": topics, **more})
     del given["REO_SOURCE_TOPIC"]
     return given

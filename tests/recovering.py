@@ -17,26 +17,26 @@ from common.group import Commit
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import ROOT, Cluster, Clusters, until
-from tests.service import Service, settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.service import Service, build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
-FIRST = 100
+FIRST_RECORDS = 100
 PARTITIONS = 2
 STOP_S = 60
-LEAVES_AT_ONCE = {"deduplicator_group_protocol": "consumer"}
-Written = list[tuple[int, Record]]
+CONSUMER_PROTOCOL = {"deduplicator_group_protocol": "consumer"}
+SourceRecords = list[tuple[int, Record]]
 
 
-def recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    done = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more),
-                          capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} |
+                          build_environment(clusters, topic, more), capture_output=True, text=True, timeout=120, check=False)
     print(f"--- reo recover {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     return done
 
 
-def commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
+def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     """What the group has, and nothing of it undecided."""
     group = f"reo-{topic}"
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)])
@@ -44,7 +44,7 @@ def commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
 
 
-def set_back(cluster: Cluster, topic: str, to: dict[int, Commit]) -> None:
+def alter_offsets(cluster: Cluster, topic: str, to: dict[int, Commit]) -> None:
     """What an operator can do to a group that nobody is in."""
     group = f"reo-{topic}"
     places = [TopicPartition(f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in to.items()]
@@ -52,21 +52,21 @@ def set_back(cluster: Cluster, topic: str, to: dict[int, Commit]) -> None:
         assert answer.error is None
 
 
-def nobody_is_in(cluster: Cluster, topic: str) -> str:
+def wait_for_empty_group(cluster: Cluster, topic: str) -> str:
     """Wait until the group has no members; returns its name."""
     group = f"reo-{topic}"
     until(lambda: cluster.admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the group is empty", STOP_S)
     return group
 
 
-def lose_the_frontier(cluster: Cluster, topic: str) -> None:
+def delete_group(cluster: Cluster, topic: str) -> None:
     """Delete the group, as an operator does or as time does."""
-    group = nobody_is_in(cluster, topic)
+    group = wait_for_empty_group(cluster, topic)
     cluster.admin.delete_consumer_groups([group])[group].result()
-    assert commits(cluster, topic) == {}
+    assert read_commits(cluster, topic) == {}
 
 
-def numbered(records: Sequence[tuple[int, Record]], begin: int = 0) -> list[tuple[int, int, Record]]:
+def add_source_offsets(records: Sequence[tuple[int, Record]], begin: int = 0) -> list[tuple[int, int, Record]]:
     """The records from `begin` on, each with its source offset; the source has no gaps here."""
     seen: Counter[int] = Counter()
     found = []
@@ -76,38 +76,38 @@ def numbered(records: Sequence[tuple[int, Record]], begin: int = 0) -> list[tupl
     return found[begin:]
 
 
-def copy_more(clusters: Clusters, topic: str, service: Service, records: Written, begin: int, source_has: int = 0) -> None:
+def copy_more(clusters: Clusters, topic: str, service: Service, records: SourceRecords, begin: int, source_has: int = 0) -> None:
     """Write records to the source, but for those that it has, and have stage two copy them from `begin` on, in a run that begins at the frontier."""
     clusters.source.write(topic, records[max(begin, source_has):])
-    frontiers_are_made(service, PARTITIONS)
-    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in commits(clusters.destination, topic).values())
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records, begin), epoch))
+    wait_for_frontiers(service, PARTITIONS)
+    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in read_commits(clusters.destination, topic).values())
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records, begin), epoch))
 
 
-def copied_by(clusters: Clusters, topic: str, start: Start, records: Written, **more: str) -> Service:
+def start_and_copy(clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str) -> Service:
     """Make a source of FIRST records, and copy it by a stage two, which still runs."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **more)
-    frontiers_are_made(service, PARTITIONS)
-    copy_more(clusters, topic, service, records[:FIRST], 0)
-    clusters.wait_for_copy(topic, FIRST, STOP_S)
+    wait_for_frontiers(service, PARTITIONS)
+    copy_more(clusters, topic, service, records[:FIRST_RECORDS], 0)
+    clusters.wait_for_copy(topic, FIRST_RECORDS, STOP_S)
     return service
 
 
-def copied(clusters: Clusters, topic: str, start: Start, records: Written, **more: str) -> None:
+def copy_and_stop(clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str) -> None:
     """The same; the service has stopped when this returns."""
-    copied_by(clusters, topic, start, records, **more).stop()
+    start_and_copy(clusters, topic, start, records, **more).stop()
 
 
-def goes_on(clusters: Clusters, topic: str, start: Start, records: Written, source_has: int = FIRST, **more: str) -> None:
+def resume_copy(clusters: Clusters, topic: str, start: Start, records: SourceRecords, source_has: int = FIRST_RECORDS, **more: str) -> None:
     """Start stage two again and copy the rest, of which the source has some already: the judge finds the whole exact."""
     service = start(topic, "deduplicator", **more)
-    copy_more(clusters, topic, service, records, FIRST, source_has)
+    copy_more(clusters, topic, service, records, FIRST_RECORDS, source_has)
     clusters.wait_for_copy(topic, len(records), STOP_S)
     service.stop()
     assert clusters.differences(topic) == []
 
 
-def frontiers(cluster: Cluster, topic: str) -> dict[int, int]:
+def read_frontiers(cluster: Cluster, topic: str) -> dict[int, int]:
     """The committed frontiers, as source offsets."""
-    return {partition: decode(commit.metadata).rule.frontier for partition, commit in commits(cluster, topic).items()}
+    return {partition: decode(commit.metadata).rule.frontier for partition, commit in read_commits(cluster, topic).items()}

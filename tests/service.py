@@ -25,7 +25,7 @@ from reo.demo.broker import free_port
 from tests.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
 
-def session_of(pid: int) -> int:
+def read_session_id(pid: int) -> int:
     """The session a living process belongs to; 0 for one that has ended, even if nobody has waited for it."""
     try:
         state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:4]
@@ -34,7 +34,7 @@ def session_of(pid: int) -> int:
     return 0 if state in "ZX" else int(session)
 
 
-def command_of(pid: int) -> str:
+def read_command_line(pid: int) -> str:
     """Its command line; empty for one that has ended, even if nobody has waited for it."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
@@ -42,12 +42,12 @@ def command_of(pid: int) -> str:
         return ""
 
 
-def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
+def send_signal(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal; ProcessLookupError when the process is gone, so that a test cannot take a miss for a hit."""
     os.kill(pid, with_signal)
 
 
-def met(proof: Path, point: str, timeout_s: float = 90) -> int:
+def wait_for_failpoint(proof: Path, point: str, timeout_s: float = 90) -> int:
     """Wait for the line that a process leaves when it meets the named point (`common.points`); the process."""
     line = re.compile(rf"{re.escape(point)}, process (\d+)\n")
     said = until(lambda: line.fullmatch(proof.read_text()) if proof.exists() else None, f"a process meets {point!r}", timeout_s)
@@ -110,24 +110,24 @@ class Service:
 
     def living(self) -> list[int]:
         """All its processes that live now, the supervisor first."""
-        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and session_of(int(entry.name)) == self.process.pid)
+        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and read_session_id(int(entry.name)) == self.process.pid)
 
     def pid_of(self, stage: str, worker: int = 0) -> int | None:
         """The process of a stage, while it lives; `jvm` is Spark's."""
         pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
-        return next((pid for pid in self.living() if re.search(pattern, command_of(pid))), None)
+        return next((pid for pid in self.living() if re.search(pattern, read_command_line(pid))), None)
 
     def signal(self, stage: str, name: str) -> None:
         """Send a signal to a stage's process, or to the JVM; AssertionError when it does not live."""
         pid = self.pid_of(stage)
         assert pid, f"{stage} does not live"
-        kill(pid, signal.Signals[name])
+        send_signal(pid, signal.Signals[name])
 
     def kill_all(self) -> None:
         """SIGKILL to all its processes; returns when they are gone."""
         for pid in self.living():
             with contextlib.suppress(ProcessLookupError):
-                kill(pid)
+                send_signal(pid)
         self.process.wait()
         until(lambda: not self.living(), "no process is left", 10)
 
@@ -161,7 +161,7 @@ class Service:
         return self.log[-4000:]
 
 
-def settings(clusters: Clusters, topic: str, more: Mapping[str, str]) -> dict[str, str]:
+def build_environment(clusters: Clusters, topic: str, more: Mapping[str, str]) -> dict[str, str]:
     """The environment of a service: names without prefix become REO_…"""
     given = {
         "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,

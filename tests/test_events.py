@@ -11,8 +11,8 @@ import orjson
 
 from reo.events import NOISE, to_event
 from tests.conftest import Start
-from tests.kafka import ROOT, Clusters, spread, until
-from tests.service import Service, kill
+from tests.kafka import ROOT, Clusters, make_records, until
+from tests.service import Service, send_signal
 
 ALWAYS = {"time", "level", "stage", "event"}
 WARNS = """
@@ -35,11 +35,11 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     What is about a partition or a run has it in fields of its own, and the crash is one ERROR with its reason.
     """
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(100), 2))
+    clusters.source.write(topic, make_records(range(100), 2))
     service = start(topic, log_format="json")
     clusters.wait_for_copy(topic, 100)
-    kill(until(lambda: service.pid_of("jvm"), "the JVM lives"))
-    clusters.source.write(topic, spread(range(100, 200), 2))
+    send_signal(until(lambda: service.pid_of("jvm"), "the JVM lives"))
+    clusters.source.write(topic, make_records(range(100, 200), 2))
     until(lambda: service.metric("reo_stage_restarts_total", stage="replicator") == 1, "stage one is started again")
     clusters.wait_for_copy(topic, 200)
     service.stop()

@@ -15,9 +15,9 @@ from common.settings import load
 from tests.conftest import Start
 from tests.filter_functions import number, passing
 from tests.judge import Record, compare_partitions
-from tests.kafka import COPY_S, ROOT, Clusters, plain, spread, until
-from tests.service import kill
-from tests.stage_one import frontiers_are_made
+from tests.kafka import COPY_S, ROOT, Clusters, make_record, make_records, until
+from tests.service import send_signal
+from tests.stage_one import wait_for_frontiers
 from tests.test_bad_input import stopped
 from tests.test_history import planner
 
@@ -59,7 +59,7 @@ ASKED = {
 def source(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
     """A source of plain records."""
     clusters.source.create(topic, PARTITIONS)
-    written = spread(range(RECORDS), PARTITIONS)
+    written = make_records(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, written)
     return written
 
@@ -109,7 +109,7 @@ def test_what_is_written_is_numbered_without_gaps(clusters: Clusters, topic: str
     """Stage one alone, so that nothing is purged: the sequences of what passes are 0, 1, 2 … in every batch, in the order of the source."""
     source(clusters, topic)
     first = start(topic, "deduplicator")
-    frontiers_are_made(first, PARTITIONS)
+    wait_for_frontiers(first, PARTITIONS)
     first.stop()
     service = start(topic, "replicator", *mode, filter_sql=THIRDS, **SHORT_BATCHES)
     wanted = RECORDS * 2 // 3
@@ -132,10 +132,10 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     service = start(topic, filter_sql=THIRDS, **SHORT_BATCHES)
     until(lambda: clusters.destination.count_offsets(topic) > 0, "records flow")
     for stage in ("replicator", "deduplicator"):
-        kill(until(lambda stage=stage: service.pid_of(stage), f"{stage} lives"))  # type: ignore[misc]
-        clusters.source.write(topic, [(n % PARTITIONS, plain(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
+        send_signal(until(lambda stage=stage: service.pid_of(stage), f"{stage} lives"))  # type: ignore[misc]
+        clusters.source.write(topic, [(n % PARTITIONS, make_record(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
     until(lambda: clusters.destination.count_offsets(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", COPY_S)
-    clusters.source.write(topic, [(0, plain(3 * n)) for n in range(RECORDS, RECORDS + 50)])
+    clusters.source.write(topic, [(0, make_record(3 * n)) for n in range(RECORDS, RECORDS + 50)])
     end = sum(clusters.source.end_offsets(topic).values())
     until(lambda: service.metric("reo_source_end_offset", topic=topic) == end, "the filtered records are seen")
     until(lambda: service.metric("reo_lag_records", stage="replicator") == 0, "nothing lags behind")

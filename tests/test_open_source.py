@@ -14,7 +14,7 @@ from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.commands import reo
 from tests.kafka import Clusters, until
-from tests.service import settings
+from tests.service import build_environment
 
 RECORDS = 5
 
@@ -36,7 +36,7 @@ def seen(topic: str) -> Seen:
 def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str) -> None:
     """In the metrics, in `reo lag` and `reo status`, and when candidates are compared; nothing of it is left when it is aborted."""
     clusters.source.create(topic, 1)
-    on = load(settings(clusters, topic, {}))
+    on = load(build_environment(clusters, topic, {}))
     sources = topics.prepare(on)
     stage = Stage(on, lambda: False, cast(Engine, None), 1)
     plan = Plan(1, on, sources, {route: source.identity for route, source in sources.items()}, dict.fromkeys(topics.intermediates(sources), 0), 0)

@@ -25,11 +25,11 @@ from deduplicator.destination import Output
 from deduplicator.postgresql import PostgresqlDestination
 from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
-from tests.conftest import Start, unique
+from tests.conftest import Start, make_topic_name
 from tests.judge import Partitions, Record, compare_partitions
 from tests.kafka import ROOT, Clusters
 from tests.postgresql import PASSWORD, Server
-from tests.service import settings
+from tests.service import build_environment
 from tests.test_exact_copy import CASES
 from tests.test_settings import GOOD
 
@@ -48,7 +48,7 @@ class Copied(NamedTuple):
 @pytest.fixture(scope="module")
 def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service, in small transactions."""
-    topic = clusters.source.create(unique("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
+    topic = clusters.source.create(make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
     written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
     service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", destination_postgresql=database.connection())
     assert service.ends() == 0, service.tail()
@@ -69,7 +69,7 @@ def test_there_is_an_intermediate_topic_and_no_other(copied: Copied) -> None:
 
 def reo(clusters: Clusters, database: Server, topic: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A command as a user gives it."""
-    given = settings(clusters, topic, {"destination_postgresql": database.connection()})
+    given = build_environment(clusters, topic, {"destination_postgresql": database.connection()})
     done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"]} | given, capture_output=True, text=True,
                           timeout=120, check=False)
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")

@@ -13,7 +13,7 @@ import pytest
 
 from bench import mirrormaker
 from bench.mirrormaker import MirrorMaker
-from tests.kafka import Clusters, send, spread, until
+from tests.kafka import Clusters, make_records, produce_records, until
 
 RECORDS = 20_000
 PARTITIONS = 4
@@ -36,17 +36,17 @@ def write(clusters: Clusters, topic: str, first: int, records: int) -> int:
     """Write plain records, with a committed and an aborted transaction in their middle; returns how many a reader can see."""
     numbers = range(first, first + records)
     half = records // 2
-    clusters.source.write(topic, spread(numbers[:half], PARTITIONS))
+    clusters.source.write(topic, make_records(numbers[:half], PARTITIONS))
     producer = clusters.source.producer(transactional_id=f"load-{topic}")
     producer.init_transactions(30)
     producer.begin_transaction()
-    send(producer, topic, spread(range(10_000_000 + first, 10_000_000 + first + ABORTED), PARTITIONS))
+    produce_records(producer, topic, make_records(range(10_000_000 + first, 10_000_000 + first + ABORTED), PARTITIONS))
     assert producer.flush(30) == 0
     producer.abort_transaction(30)
     producer.begin_transaction()
-    send(producer, topic, spread(range(20_000_000 + first, 20_000_000 + first + COMMITTED), PARTITIONS))
+    produce_records(producer, topic, make_records(range(20_000_000 + first, 20_000_000 + first + COMMITTED), PARTITIONS))
     producer.commit_transaction(30)
-    clusters.source.write(topic, spread(numbers[half:], PARTITIONS))
+    clusters.source.write(topic, make_records(numbers[half:], PARTITIONS))
     return records + COMMITTED
 
 

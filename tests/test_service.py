@@ -23,10 +23,10 @@ from reo.demo.broker import free_port
 from reo.version import VERSION
 from tests.commands import as_json
 from tests.conftest import Start
-from tests.kafka import COPY_S, ROOT, Clusters, spread, until
+from tests.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.promql import at_a_glance
-from tests.service import kill, met, settings
-from tests.stage_one import frontiers_are_made, wrapped
+from tests.service import build_environment, send_signal, wait_for_failpoint
+from tests.stage_one import wait_for_frontiers, wrap_records
 
 NAMED = {
     "reo_records_in", "reo_records_out", "reo_records_dropped", "reo_transactions", "reo_transaction_seconds", "reo_lag_records", "reo_frontier_offset",
@@ -39,14 +39,14 @@ RECORDS = 1000
 def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
     """/livez is 200 from the start, /readyz only once both stages work, /metrics counts exactly what was copied, with lag 0 at the end."""
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(RECORDS), 2))
+    clusters.source.write(topic, make_records(range(RECORDS), 2))
     service = start(topic, freeze_at=f"one: started:1:{tmp_path / 'frozen'}")
-    stage_one = met(tmp_path / "frozen", "one: started")
+    stage_one = wait_for_failpoint(tmp_path / "frozen", "one: started")
     until(lambda: service.ask("/livez") == (200, "ok\n"), "the service is alive")
     status, reason = service.ask("/readyz")
     assert status == 503
     assert "replicator 0 is not working: it waits for" in reason
-    kill(stage_one, signal.SIGCONT)
+    send_signal(stage_one, signal.SIGCONT)
     until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready")
     assert service.ask("/nowhere")[0] == 404
 
@@ -74,7 +74,7 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     says_the_same(json.loads(service.ask("/status")[1]), as_json(clusters, topic, "status"))
 
     victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
-    kill(victim)
+    send_signal(victim)
     until(lambda: service.ask("/readyz")[0] == 503, "a killed stage is not ready")
     until(lambda: service.ask("/readyz")[0] == 200, "it is ready again")
     assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "what a dead process had counted is not lost"
@@ -123,7 +123,7 @@ def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: st
 def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, topic: str, start: Start, tmp_path: Path, way: str) -> None:
     """The same copy, told in the two other ways: topics, group and transactional ids are the ones that were named."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(20), 1))
+    clusters.source.write(topic, make_records(range(20), 1))
     copy, proxy, group = f"{topic}-copy", f"{topic}-between", f"{topic}-app"
     if way == "settings file":
         file = tmp_path / "reo.toml"
@@ -137,9 +137,9 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
             "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": proxy, "STREAMS_NUM_STREAM_THREADS": "1", "KAFKA_CONFIG_CONSUMER_AUTO_RESET": "earliest",
         }
     service = start(topic, "deduplicator", environment=environment | {"REO_METRICS_PORT": str(free_port())})
-    frontiers_are_made(service, 1)
-    records = [(0, number, record) for number, (_, record) in enumerate(spread(range(20), 1))]
-    clusters.destination.write(proxy, wrapped(clusters, topic, records))
+    wait_for_frontiers(service, 1)
+    records = [(0, number, record) for number, (_, record) in enumerate(make_records(range(20), 1))]
+    clusters.destination.write(proxy, wrap_records(clusters, topic, records))
     until(lambda: clusters.destination.count_offsets(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
     groups = {found.group_id for found in clusters.destination.admin.list_consumer_groups().result().valid}
     assert group in groups
@@ -160,9 +160,9 @@ def test_every_metric_that_a_page_names_is_there() -> None:
 def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:
     """A host by another name, and a broker that is not there: the same clusters, so the copy goes on where it was."""
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(100), 2))
+    clusters.source.write(topic, make_records(range(100), 2))
     assert start(topic, "--stop-at-end").ends() == 0
-    clusters.source.write(topic, spread(range(100, 200), 2))
+    clusters.source.write(topic, make_records(range(100, 200), 2))
     others = {f"{side}_bootstrap_servers": f"127.0.0.1:{free_port()},{cluster.address.replace('127.0.0.1', 'localhost')}"
               for side, cluster in (("source", clusters.source), ("destination", clusters.destination))}
     service = start(topic, "--stop-at-end", **others)
@@ -190,8 +190,8 @@ two.join()
 def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
     """Called from Python, in one process: stage one ends when all is copied, stage two when it is told to."""
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(RECORDS), 2))
-    environment = {"PATH": os.environ["PATH"]} | settings(clusters, topic, {"stop_at_end": "true"})
+    clusters.source.write(topic, make_records(range(RECORDS), 2))
+    environment = {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {"stop_at_end": "true"})
     done = subprocess.run([sys.executable, "-c", LIBRARY], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=COPY_S, check=False)
     assert done.returncode == 0, done.stderr
     assert clusters.differences(topic) == []

@@ -15,10 +15,10 @@ import pytest
 from faults.proxied import proxied
 from faults.proxy import Proxy
 from faults.rule import EVERY
-from tests.kafka import ROOT, Cluster, Clusters, spread, until
-from tests.recovering import numbered
-from tests.service import Service, settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.recovering import add_source_offsets
+from tests.service import Service, build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 STOP_S = 10
 RECORDS = 20
@@ -62,7 +62,7 @@ def begin(both: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.Temp
 
     def start(*arguments: str, **more: str) -> Service:
         through = {"destination_topic": f"{topic}-copy", "destination_bootstrap_servers": proxy.address, **QUICK, **more}
-        service = Service(tmp_path_factory.mktemp("service") / "tmp", settings(Clusters(cluster, cluster), topic, through), arguments)
+        service = Service(tmp_path_factory.mktemp("service") / "tmp", build_environment(Clusters(cluster, cluster), topic, through), arguments)
         started.append(service)
         return service.start()
 
@@ -86,7 +86,7 @@ def test_while_it_connects(begin: Begin, side: str) -> None:
 def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:
     """A running service whose destination keeps its connections and no longer answers."""
     service = begin("deduplicator")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     proxy.half_open = True
     until(lambda: "waits for an answer of the destination cluster" in service.ask("/readyz")[1], "it waits", 40)
     assert service.stop() <= STOP_S
@@ -96,11 +96,11 @@ def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Prox
     """The request that ends the transaction has not arrived. Whether it still does is nobody's to know: the next start copies what is missing, once."""
     clusters, copy = Clusters(both[0], both[0]), f"{topic}-copy"
     service = begin("deduplicator")
-    frontiers_are_made(service, 1)
-    written = spread(range(RECORDS), 1)
+    wait_for_frontiers(service, 1)
+    written = make_records(range(RECORDS), 1)
     both[0].write(topic, written)
     held = proxy.rule("hold", "EndTxn", topic, times=EVERY)
-    feed(clusters, topic, copy, wrapped(clusters, topic, numbered(written)))
+    write_intermediate(clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written)))
     assert held.hit.wait(STOP_S * 2), service.tail()
     assert service.stop() <= STOP_S
     held.release()

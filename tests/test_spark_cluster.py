@@ -14,7 +14,7 @@ import pytest
 
 from faults.load import Load
 from tests.conftest import Start
-from tests.kafka import COPY_S, Clusters, spread, until
+from tests.kafka import COPY_S, Clusters, make_records, until
 from tests.service import Service
 from tests.spark_cluster import HERE, SparkCluster, freeze, jar_names, state_of, thaw
 
@@ -56,11 +56,11 @@ def working(cluster: SparkCluster) -> dict[int, int]:
 def test_executors_copy_exactly(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
     """In Real-Time Mode, on two workers: records from before and after the start, by executors that were given the connector's jars."""
     clusters.source.create(topic, FOR_BOTH)
-    clusters.source.write(topic, spread(range(4000), FOR_BOTH))
+    clusters.source.write(topic, make_records(range(4000), FOR_BOTH))
     service = start(topic, replicator_master=cluster.url, **ON_CLUSTER)
     clusters.wait_for_copy(topic, 4000)
     assert len(working(cluster)) == 2, "both workers have an executor"
-    clusters.source.write(topic, spread(range(4000, 6000), FOR_BOTH))
+    clusters.source.write(topic, make_records(range(4000, 6000), FOR_BOTH))
     clusters.wait_for_copy(topic, 6000)  # in the same batch: no boundary is due for minutes
     until(lambda: all(cluster.partitions_read(number, topic) for number in range(2)), "each worker says that it has read some, in Real-Time Mode")
     until(lambda: set.union(*(cluster.partitions_read(number, topic) for number in range(2))) == set(range(FOR_BOTH)), "and both together all")

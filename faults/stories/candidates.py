@@ -16,7 +16,7 @@ from faults.run import PARTITIONS, Run, Story
 from faults.stand import IdenticalCluster
 from faults.stories.brokers import WAYS
 from tests.judge import Record
-from tests.kafka import Cluster, plain, until
+from tests.kafka import Cluster, make_record, until
 
 RECORDS_PER_S = 1500
 TICK_S = 0.02
@@ -26,7 +26,7 @@ FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", 
 class Alike(threading.Thread):
     """The same records to each candidate until the end of the `with` block; then all of them have all."""
 
-    def __init__(self, candidates: Sequence[Cluster], topic: str, made: Callable[[int], Record] = plain) -> None:
+    def __init__(self, candidates: Sequence[Cluster], topic: str, made: Callable[[int], Record] = make_record) -> None:
         super().__init__(daemon=True, name=f"feed of {topic}")
         self.producers = [candidate.producer(linger_ms=2, message_timeout_ms=600_000) for candidate in candidates]
         self.topic = topic

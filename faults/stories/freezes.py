@@ -9,7 +9,7 @@ import time
 
 from faults.run import RUN_BEGINS, SESSION_S, Run, Story
 from tests.kafka import until
-from tests.service import Service, command_of, kill, met
+from tests.service import Service, read_command_line, send_signal, wait_for_failpoint
 
 
 def assigned(service: Service) -> int:
@@ -21,7 +21,7 @@ def resumed(run: Run, service: Service, pid: int, before: int) -> None:
     """Wait for the successor, wake the zombie, and let records flow on."""
     until(lambda: assigned(service) > before, "a successor has the partitions")
     run.flows(500, 1500)
-    kill(pid, signal.SIGCONT)
+    send_signal(pid, signal.SIGCONT)
     run.hit("zombie of stage two woken")
     run.stage_two_deaths += 1  # what it had committed and not counted is in doubt
     run.flows()
@@ -33,7 +33,7 @@ def worker(run: Run) -> None:
     until(lambda: {"0", "1"} == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log)), "both workers have partitions")
     run.flows()
     before, pid = assigned(service), until(lambda: service.pid_of("deduplicator", run.chance.randint(0, 1)), "the worker lives")
-    kill(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of a worker")
     resumed(run, service, pid, before)
 
@@ -42,7 +42,7 @@ def between_offsets_and_commit(run: Run, point: str = "two: offsets sent") -> No
     """A worker freezes with a transaction that only wants its EndTxn; its successor must not let that one come."""
     proof = run.folder / "frozen"
     service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.chance.randint(5, 20)}:{proof}")
-    pid = met(proof, point)
+    pid = wait_for_failpoint(proof, point)
     before = assigned(service)
     run.hit(f"frozen at {point!r}")
     resumed(run, service, pid, before)
@@ -53,14 +53,14 @@ def jvm(run: Run) -> None:
     service = run.start()
     run.flows()
     zombie = until(lambda: service.pid_of("jvm"), "the JVM lives")
-    kill(zombie, signal.SIGSTOP)
+    send_signal(zombie, signal.SIGSTOP)
     run.hit("SIGSTOP of the JVM")
     begun = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "replicator")
     until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
     run.flows()
-    assert "java" in command_of(zombie), "the zombie is there to be woken"
-    kill(zombie, signal.SIGCONT)
+    assert "java" in read_command_line(zombie), "the zombie is there to be woken"
+    send_signal(zombie, signal.SIGCONT)
     run.hit("zombie of stage one woken")
     run.flows()
 
@@ -71,14 +71,14 @@ def driver(run: Run) -> None:
     run.flows()
     frozen = [pid for pid in one.living() if pid != one.process.pid]
     for pid in frozen:
-        kill(pid, signal.SIGSTOP)
+        send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of stage one's driver and JVM")
     other = run.start("replicator", instance="other")
     other.says(RUN_BEGINS)
     run.flows()
-    woken = [pid for pid in frozen if command_of(pid)]
+    woken = [pid for pid in frozen if read_command_line(pid)]
     for pid in woken:
-        kill(pid, signal.SIGCONT)
+        send_signal(pid, signal.SIGCONT)
     if woken:
         run.hit("zombie of stage one woken")
         one.says("superseded")

@@ -11,7 +11,7 @@ from common.errors import ForeignWriter, FrontierLost, FrontierUnreadable
 from faults.run import PARTITIONS, Run, Story
 from tests.judge import Record
 from tests.kafka import ROOT, until
-from tests.service import settings
+from tests.service import build_environment
 
 
 def stopped(run: Run) -> None:
@@ -69,7 +69,7 @@ def group_of(run: Run) -> str:
 def recovered(run: Run) -> None:
     """`reo recover` finds the frontier from the data, and the copy goes on."""
     done = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-                          env={"PATH": "/usr/bin:/bin"} | settings(run.clusters, run.topic, {}))
+                          env={"PATH": "/usr/bin:/bin"} | build_environment(run.clusters, run.topic, {}))
     assert done.returncode == 0, f"reo recover ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     run.hit("reo recover")
     run.load.go_on()

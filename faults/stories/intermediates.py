@@ -28,9 +28,9 @@ from common.records import Consumed
 from common.routes import Place
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from tests.judge import Record
-from tests.kafka import plain, until
-from tests.service import kill, met
-from tests.stage_one import feed, wrapped
+from tests.kafka import make_record, until
+from tests.service import send_signal, wait_for_failpoint
+from tests.stage_one import wrap_records, write_intermediate
 
 SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
 """Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""
@@ -83,7 +83,7 @@ def limit(run: Run, topic: str, size: int) -> None:
 def large_record(run: Run) -> None:
     """One in the middle of many small ones, in a partition."""
     numbers = [next(run.load.numbers) for _ in range(4001)]
-    small = [plain(number) for number in numbers]
+    small = [make_record(number) for number in numbers]
     large = Record(b"large", b"x" * LARGE_BYTES, (), 1_700_000_000_000)
     run.clusters.source.write(run.topic, [(0, record) for record in (*small[:2000], large, *small[2000:])])
 
@@ -122,17 +122,17 @@ def straggler(run: Run) -> None:
     service = run.start()
     run.flows()
     jvm = until(lambda: service.pid_of("jvm"), "the JVM lives")
-    kill(jvm, signal.SIGSTOP)
+    send_signal(jvm, signal.SIGSTOP)
     until(lambda: drained(run), "stage two has read everything", PATIENCE_S)
     for place, commit in committed(run).items():
         rule = commit.frontier.rule
         assert rule.link, f"nothing was accepted of {place} yet"
         offset, batch, sequence = rule.link
-        again = wrapped(run.clusters, run.topic, [(place.partition, offset, plain(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
-        feed(run.clusters, run.topic, run.topic, again)
+        again = wrap_records(run.clusters, run.topic, [(place.partition, offset, make_record(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
+        write_intermediate(run.clusters, run.topic, run.topic, again)
         run.hit("link taken by a straggler")
     until(lambda: drained(run), "stage two has read that too", PATIENCE_S)
-    kill(jvm, signal.SIGCONT)
+    send_signal(jvm, signal.SIGCONT)
     service.says("ended: hole", PATIENCE_S)
     run.flows()
     run.hit("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
@@ -205,7 +205,7 @@ def blocked_readers(run: Run) -> None:
     for number in range(DEATHS_MAX):  # when it freezes, its client may not have sent a record yet: then nothing is blocked, and another one dies
         proof = run.folder / f"frozen-{number}"
         service = run.start(freeze_at=f"two: offsets sent:{run.chance.randint(3, 12)}:{proof}")
-        met(proof, "two: offsets sent")
+        wait_for_failpoint(proof, "two: offsets sent")
         service.kill_all()
         run.done(service)
         began = time.monotonic()

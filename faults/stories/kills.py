@@ -10,7 +10,7 @@ from typing import get_args
 from common.points import Point
 from faults.run import RUN_BEGINS, Run, Story
 from tests.kafka import START_S, until
-from tests.service import Service, kill, met
+from tests.service import Service, send_signal, wait_for_failpoint
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
 """Points of a start; the others are met in every round."""
@@ -42,7 +42,7 @@ def at_point(run: Run, point: str) -> None:
         run.start("deduplicator")  # a second worker takes half of the partitions
     else:
         run.start(die_at=f"{point}:{nth}:{proof}")
-    met(proof, point)
+    wait_for_failpoint(proof, point)
     run.hit(f"died at {point!r}")
     run.stage_two_deaths += point.startswith("two: ")
     run.counters_lost = point in (AT_STOP, *AT_END)
@@ -70,7 +70,7 @@ def all_processes(service: Service) -> None:
 
 def first_process(service: Service) -> None:
     """The supervisor alone, as the kernel does when memory is short; the rest goes with it."""
-    kill(service.process.pid)
+    send_signal(service.process.pid)
 
 
 def everything(run: Run) -> None:

@@ -10,7 +10,7 @@ from faults.run import Run, Story
 from faults.stories.kills import all_processes
 from faults.stories.network import REQUESTS, proxy_of
 from tests.kafka import until
-from tests.service import Service, kill
+from tests.service import Service, send_signal
 
 TIMES = 7
 
@@ -25,7 +25,7 @@ def freeze_some(run: Run, service: Service) -> None:
     """A process for some seconds."""
     stage = run.chance.choice(("jvm", "deduplicator"))
     pid = until(lambda: service.pid_of(stage), f"{stage} lives")
-    kill(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP")
     time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
     os.kill(pid, signal.SIGCONT)

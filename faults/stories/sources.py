@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
 from faults.run import HEAL_S, PARTITIONS, Run, Story
 from tests.judge import Partitions
-from tests.kafka import spread, until
+from tests.kafka import make_records, until
 from tests.service import Service
 
 NOTICED_S = 60
@@ -37,7 +37,7 @@ def recreate(run: Run, share: float) -> None:
     records = int(sum(run.clusters.source.end_offsets(run.topic).values()) * share) + PARTITIONS
     run.clusters.source.delete(run.topic)
     run.clusters.source.create(run.topic, PARTITIONS)
-    run.clusters.source.write(run.topic, spread(range(10**6, 10**6 + records), PARTITIONS))
+    run.clusters.source.write(run.topic, make_records(range(10**6, 10**6 + records), PARTITIONS))
     run.hit(f"source recreated, {'shorter' if share < 1 else 'longer'}")
 
 
