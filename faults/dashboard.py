@@ -104,7 +104,7 @@ def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
     for stage in ("deduplicator", "jvm", "replicator"):
         run.kill_stage(service, stage)
         go_on()
-    pid = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    pid = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of stage two")
     begun = service.log.count(RUN_BEGINS)

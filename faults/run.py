@@ -115,14 +115,14 @@ class Run:
 
         def arrived() -> bool:
             for service in self.services:
-                assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.tail()}"
+                assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.read_log_tail()}"
             return self.written >= wanted
         until(arrived, f"{wanted:.0f} offsets at the destination", HEAL_S)
         time.sleep(self.chance.uniform(0, 0.05))
 
     def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
         """SIGKILL to a stage's process, or to the JVM, while the load goes on."""
-        victim = until(lambda: service.pid_of(stage, worker), f"{stage} {worker} lives")
+        victim = until(lambda: service.find_pid(stage, worker), f"{stage} {worker} lives")
         send_signal(victim)
         self.stage_two_deaths += stage == "deduplicator"
         self.hit({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
@@ -140,9 +140,9 @@ class Run:
 
     def stops(self, service: Service, error: type[Stop]) -> None:
         """The service stops by itself, with this error and its exit code."""
-        code = service.ends(HEAL_S)
-        assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.tail()}"
-        assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.tail()}"
+        code = service.wait_for_exit(HEAL_S)
+        assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.read_log_tail()}"
+        assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.read_log_tail()}"
         self.done(service)
         self.counters_lost = True
 
@@ -244,7 +244,7 @@ def _healed(run: Run, source: Partitions) -> list[str]:
     while True:
         ended = [service for service in run.services if service.process.poll() not in (None, 0)]
         if ended:
-            said = " ".join(ended[-1].errors[:1]) or ended[-1].tail()[-500:]
+            said = " ".join(ended[-1].errors[:1]) or ended[-1].read_log_tail()[-500:]
             return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]
         if run.written >= wanted and not compare_partitions(source, run.clusters.destination.read(run.topic)):
             return []

@@ -45,7 +45,7 @@ def looked_at(pid: int, began: float) -> Sample | None:
 def sampled(service: Service, samples: dict[str, list[Sample]], began: float) -> None:
     """One look at each process."""
     for kind in KINDS:
-        pid = service.process.pid if kind == "supervisor" else service.pid_of(kind)
+        pid = service.process.pid if kind == "supervisor" else service.find_pid(kind)
         found = looked_at(pid, began) if pid else None
         if found:
             samples[kind].append(found)
@@ -60,7 +60,7 @@ def soaked(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
     while time.monotonic() < began + 60 * minutes:
         sampled(service, samples, began)
         time.sleep(SAMPLE_S)  # the interval of the looks
-        assert service.process.poll() is None, service.tail()
+        assert service.process.poll() is None, service.read_log_tail()
         if time.monotonic() > fault_at:
             fault_at = time.monotonic() + run.chance.expovariate(1 / FAULT_EVERY_S)
             run.chance.choice((cut_connections, cut_connections, freeze_some, go_silent, lose_a_request))(run, service)

@@ -123,4 +123,4 @@ def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Star
     yield begin
     for number, service in enumerate(started):
         service.kill_all()
-        print(f"--- service {number}: reo run {' '.join(service.arguments)}, exit code {service.process.returncode}\n{service.tail()}")
+        print(f"--- service {number}: reo run {' '.join(service.arguments)}, exit code {service.process.returncode}\n{service.read_log_tail()}")

@@ -22,7 +22,7 @@ from common.children import die_with_parent
 from common.frontier import decode
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters
-from tests.recovering import read_commits
+from tests.recovery import read_commits
 from tests.stage_one import wrap_records, write_intermediate
 
 PAUSE_S = 0.02

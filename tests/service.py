@@ -82,62 +82,62 @@ class Service:
         """The lines that name a typed error."""
         return [line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)]
 
-    def says(self, text: str, timeout_s: float = START_S) -> str:
+    def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""
         def line() -> str | None:
             ended = self.process.poll() is not None  # before: its last line may be the one
             found = next((line for line in self.log.splitlines() if text in line), None)
-            assert found or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
+            assert found or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.read_log_tail()}"
             return found
         return until(line, f"the service says {text!r}", timeout_s) or ""
 
-    def ends(self, timeout_s: float = COPY_S) -> int:
+    def wait_for_exit(self, timeout_s: float = COPY_S) -> int:
         """Wait for its end; returns the exit code."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.tail()}") from None
+            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}") from None
 
     def stop(self, timeout_s: float = 20) -> float:
         """SIGTERM; returns how many seconds the end took. The exit code has to be 0, and nothing may be left."""
         began = time.monotonic()
         self.process.terminate()
-        code = self.ends(timeout_s)
+        code = self.wait_for_exit(timeout_s)
         took = time.monotonic() - began
-        assert code == 0, f"exit code {code} after SIGTERM:\n{self.tail()}"
-        until(lambda: not self.living(), "no process is left", 5)
+        assert code == 0, f"exit code {code} after SIGTERM:\n{self.read_log_tail()}"
+        until(lambda: not self.list_processes(), "no process is left", 5)
         return took
 
-    def living(self) -> list[int]:
+    def list_processes(self) -> list[int]:
         """All its processes that live now, the supervisor first."""
         return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and read_session_id(int(entry.name)) == self.process.pid)
 
-    def pid_of(self, stage: str, worker: int = 0) -> int | None:
+    def find_pid(self, stage: str, worker: int = 0) -> int | None:
         """The process of a stage, while it lives; `jvm` is Spark's."""
         pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
-        return next((pid for pid in self.living() if re.search(pattern, read_command_line(pid))), None)
+        return next((pid for pid in self.list_processes() if re.search(pattern, read_command_line(pid))), None)
 
     def signal(self, stage: str, name: str) -> None:
         """Send a signal to a stage's process, or to the JVM; AssertionError when it does not live."""
-        pid = self.pid_of(stage)
+        pid = self.find_pid(stage)
         assert pid, f"{stage} does not live"
         send_signal(pid, signal.Signals[name])
 
     def kill_all(self) -> None:
         """SIGKILL to all its processes; returns when they are gone."""
-        for pid in self.living():
+        for pid in self.list_processes():
             with contextlib.suppress(ProcessLookupError):
                 send_signal(pid)
         self.process.wait()
-        until(lambda: not self.living(), "no process is left", 10)
+        until(lambda: not self.list_processes(), "no process is left", 10)
 
-    def forget_all(self) -> None:
+    def delete_folder(self) -> None:
         """Delete everything that it had on disk; only the log is kept, elsewhere, for messages."""
         (self.folder / "log").rename(self.folder.parent / "log")
         shutil.rmtree(self.folder)
         self.folder = self.folder.parent
 
-    def ask(self, path: str) -> tuple[int, str]:
+    def http_get(self, path: str) -> tuple[int, str]:
         """GET from the service's port: status and body; (0, "") when nobody answers."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as answer:
@@ -150,13 +150,13 @@ class Service:
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
         found = 0.0
-        for line in self.ask("/metrics")[1].splitlines():
+        for line in self.http_get("/metrics")[1].splitlines():
             sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
             if sample and sample[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items():
                 found += float(sample[3])
         return found
 
-    def tail(self) -> str:
+    def read_log_tail(self) -> str:
         """The end of the log, for messages."""
         return self.log[-4000:]
 

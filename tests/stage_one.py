@@ -43,7 +43,7 @@ def wait_for_frontiers(service: Service, partitions: int) -> None:
     """Wait until stage two has all its partitions: only then has a run a frontier to start from."""
     workers = int(service.environment.get("REO_DEDUPLICATOR_WORKERS", "1"))
     until(lambda: service.metric("reo_ready", stage="deduplicator") == workers, "stage two is ready")
-    until(lambda: all("reo_frontier_offset" in service.ask("/metrics")[1] and f'partition="{partition}"' in service.ask("/metrics")[1]
+    until(lambda: all("reo_frontier_offset" in service.http_get("/metrics")[1] and f'partition="{partition}"' in service.http_get("/metrics")[1]
                       for partition in range(partitions)), "every partition has a frontier")
 
 

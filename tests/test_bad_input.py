@@ -47,15 +47,15 @@ def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
 
 def stopped(service: Service, exit_code: int, name: str, *words: str) -> str:
     """The service has ended with this code and says this error; returns the line. Every process that says an error says the same."""
-    code = service.ends(STOP_S)
-    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.tail()}"
-    assert service.errors, service.tail()
+    code = service.wait_for_exit(STOP_S)
+    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.read_log_tail()}"
+    assert service.errors, service.read_log_tail()
     assert {line.split(": ")[1] for line in service.errors} == {name}, service.errors
     line = service.errors[0]
     missing = [word for word in words if word not in line]
     assert not missing, f"{missing} not in: {line}"
     assert "Traceback" not in service.log
-    until(lambda: not service.living(), "no process is left")
+    until(lambda: not service.list_processes(), "no process is left")
     return line
 
 
@@ -115,7 +115,7 @@ def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: St
     """Unknown, malformed and contradictory settings are one error that lists each of them; no client is made, so nothing is created."""
     clusters.source.create(topic, 1)
     service = start(topic, deduplicator_wokers="3", metrics_port="many", source_start="sometime", producer_acks="1")
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     for words in ("4 setting(s) are wrong", "REO_DEDUPLICATOR_WOKERS", "did you mean REO_DEDUPLICATOR_WORKERS", "REO_METRICS_PORT", "'many'",
                   "REO_SOURCE_START", "'sometime'", "REO_PRODUCER_ACKS"):
         assert words in service.log, service.log
@@ -126,7 +126,7 @@ def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: St
 def test_contradictory_settings_are_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """Settings that are legal alone and not together are one error that names both."""
     service = start(topic, intermediate_topic=topic, deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="5000")
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     for words in ("2 setting(s) are wrong", "REO_INTERMEDIATE_TOPIC and REO_DESTINATION_TOPIC", "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS",
                   "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS"):
         assert words in service.log, service.log
@@ -238,7 +238,7 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clu
     copied_before(clusters, topic, start)
     clusters.source.write(topic, more_records())
     service = start(topic, "deduplicator")
-    until(lambda: service.ask("/readyz")[0] == 200, "the worker is a member")
+    until(lambda: service.http_get("/readyz")[0] == 200, "the worker is a member")
     service.signal("deduplicator", "SIGSTOP")
     unread = wrap_records(clusters, topic, numbered(more_records()))
     write_intermediate(clusters, topic, topic, unread[:50])  # the answer to a fetch that was asked before may have these
@@ -248,7 +248,7 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clu
         deleted.result()
     service.signal("deduplicator", "SIGCONT")
     until(lambda: service.metric("reo_frontier_rereads_total") >= 1, "the frontier is read again")
-    service.says("is gone from the intermediate topic")
+    service.wait_for_log("is gone from the intermediate topic")
     write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
     clusters.wait_for_copy(topic, 2 * FIRST)
     service.stop()

@@ -27,7 +27,7 @@ from replicator.run import Engine, Plan
 from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
-from tests.identical import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses
+from tests.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses
 from tests.kafka import ROOT, Cluster, Clusters, until
 
 UNHEALTHY_ROUNDS = 8

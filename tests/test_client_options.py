@@ -258,7 +258,7 @@ def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Cluste
     clusters.source.create(topic, 1)
     clusters.source.write(topic, make_records(range(10), 1))
     service = start(topic, **given("source.consumer_options", {"fetch.max.bytes": "many"}))
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     refused = [line for line in service.errors if "SettingsInvalid" in line]
     assert len(refused) == 1
     assert "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options" in refused[0]
@@ -268,6 +268,6 @@ def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: 
     """Before any client is made: nothing is created."""
     clusters.source.create(topic, 1)
     service = start(topic, **given("destination.producer_options", {"acks": "1"}))
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     assert "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 would do): with less, an acknowledged record can be lost" in service.log
     assert clusters.destination.partitions(topic) == 0

@@ -14,7 +14,7 @@ import pytest
 from common import points
 from tests.conftest import Start
 from tests.kafka import Clusters, make_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import Service, wait_for_failpoint
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
@@ -93,7 +93,7 @@ def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
     service = start(topic, "--stop-at-end", die_at=die_at(deaths, tmp_path))
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []
 

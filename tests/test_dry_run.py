@@ -12,7 +12,7 @@ from common.group import Commit
 from tests.commands import ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.conftest import Start, make_topic_name
 from tests.kafka import Clusters, make_records
-from tests.recovering import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, alter_offsets, copy_and_stop, read_commits, wait_for_empty_group
+from tests.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, alter_offsets, copy_and_stop, read_commits, wait_for_empty_group
 from tests.service import build_environment
 from tests.stage_one import wait_for_frontiers
 from tests.test_bad_input import deaf_address

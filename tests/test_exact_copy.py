@@ -108,7 +108,7 @@ def copied(request: pytest.FixtureRequest, clusters: Clusters, start_for_module:
     topic = clusters.source.create(make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
     written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
     service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", deduplicator_compiled=request.param)
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     return Copied(topic, written, clusters.source.read(topic), clusters.destination.read(topic))
 
 
@@ -152,6 +152,6 @@ def test_a_second_run_changes_nothing(clusters: Clusters, copied: Copied, start:
     """A service that starts where everything is copied already ends with 0 and has written nothing, not even a record that nobody sees."""
     before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end")
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.destination.end_offsets(f"{copied.topic}-proxy") == before
     assert clusters.differences(copied.topic) == []

@@ -68,7 +68,7 @@ def test_pods_that_sparks_scheduler_asks_for_copy_exactly(clusters: Clusters, to
         for pod in pods[1:]:
             pod.process.kill()
         asked = len(api.pods)
-        until(lambda: len(api.pods) > asked, "Spark asks for another pod", COPY_S, [service.tail()])
+        until(lambda: len(api.pods) > asked, "Spark asks for another pod", COPY_S, [service.read_log_tail()])
         clusters.source.write(topic, make_records(range(3000, 5000), PARTITIONS))
         clusters.wait_for_copy(topic, 5000)
         service.stop()

@@ -14,10 +14,10 @@ from confluent_kafka import TopicPartition
 from reo.demo.broker import Broker
 from tests.conftest import Start
 from tests.filter_functions import number, passing
-from tests.identical import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses, write_to_all
+from tests.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses, write_to_all
 from tests.judge import Record, compare_partitions
 from tests.kafka import COPY_S, ROOT, Cluster, Clusters, make_record, make_records, until
-from tests.merging import build_topics_environment, compare_merged
+from tests.merged_topics import build_topics_environment, compare_merged
 from tests.service import Service
 
 FAILOVER_S = 60
@@ -74,20 +74,20 @@ def test_a_lost_candidate_is_followed_by_the_next(clusters: Clusters, candidates
     create_identical_topics(candidates, topic)
     service = start(topic, source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
     exact(one, clusters.destination, topic, 1000, COPY_S)
-    jvm = service.pid_of("jvm")
+    jvm = service.find_pid("jvm")
     harm(one)  # type: ignore[operator]
     write_to_all((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
-    assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") >= 1, service.tail()
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.read_log_tail()
+    assert service.metric("reo_runs_total", reason="lost") + service.metric("reo_runs_total", reason="failed") >= 1, service.read_log_tail()
     assert service.metric("reo_source_errors_total", candidate=one.address) > 0
     until(lambda: harm is not kill or service.metric("reo_client_errors_total", cluster="source") > 0, "a refused connection is an error of the client")
     harm(two)  # type: ignore[operator]
     write_to_all((three,), topic, range(2000, 3000))
     exact(three, clusters.destination, topic, 3000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.tail()
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.read_log_tail()
     assert service.metric("reo_source_connections_total", candidate=three.address) >= 1
-    assert service.pid_of("jvm") == jvm, "a failover needs no new JVM"
+    assert service.find_pid("jvm") == jvm, "a failover needs no new JVM"
     service.stop()
 
 
@@ -100,18 +100,18 @@ def test_a_candidate_that_lags_is_left_and_none_that_lags_is_taken(clusters: Clu
     exact(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((three,), topic, range(1000, 2000))
     exact(three, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 1], service.tail()
+    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 1], service.read_log_tail()
     assert service.metric("reo_source_lag_threshold_exceeded_total", candidate=one.address) == 1
     until(lambda: service.metric("reo_source_high_watermark", candidate=three.address)
           == service.metric("reo_source_high_watermark", candidate=one.address) + 1000, "the high watermarks are what was fed")
     before = clusters.destination.count_offsets(topic)
     kill(three)
-    service.says("behind, was truncated, or was recreated")
+    service.wait_for_log("behind, was truncated, or was recreated")
     until(lambda: service.metric("reo_source_unhealthy_total") > 1, "all are looked at again and again", FAILOVER_S)
     assert clusters.destination.count_offsets(topic) == before
     write_to_all((two,), topic, range(1000, 2500))
     exact(two, clusters.destination, topic, 2500)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.tail()
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 1], service.read_log_tail()
     service.stop()
 
 
@@ -135,25 +135,25 @@ def test_another_topic_of_the_same_name_is_never_copied_from(clusters: Clusters,
     service = start(topic, source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
     exact(one, clusters.destination, topic, 1000, COPY_S)
     write_to_all((two,), topic, range(1000, 4000))
-    service.says(f"source candidate {two.address} is refused: the record of {topic}-1 at offset")
+    service.wait_for_log(f"source candidate {two.address} is refused: the record of {topic}-1 at offset")
     write_to_all((one, three), topic, range(1000, 2000))
     exact(one, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 0], service.tail()
+    assert [switches(service, candidate) for candidate in candidates] == [0, 0, 0], service.read_log_tail()
     write_to_all((three,), topic, range(2000, 3000))
     gone = [TopicPartition(topic, partition, end) for partition, end in three.end_offsets(topic).items()]
     for future in three.admin.delete_records(gone).values():
         future.result()
     kill(one)
-    service.says(f"source candidate {three.address} is refused: {topic}-0 begins at offset")
+    service.wait_for_log(f"source candidate {three.address} is refused: {topic}-0 begins at offset")
     assert service.metric("reo_source_refused_total", candidate=two.address) > 0
     before = clusters.destination.read(topic)
     one.broker.start().wait()
     one.delete(topic)
     one.create(topic, PARTITIONS)
     write_to_all((one,), topic, range(5000, 9000))
-    assert service.ends() == 34, service.tail()
+    assert service.wait_for_exit() == 34, service.read_log_tail()
     said = [line for line in service.errors if "SourceRefused: every source candidate" in line]
-    assert any(all(candidate.address in line for candidate in candidates) for line in said), service.tail()
+    assert any(all(candidate.address in line for candidate in candidates) for line in said), service.read_log_tail()
     assert clusters.destination.read(topic) == before
 
 
@@ -171,13 +171,13 @@ def test_a_candidate_that_was_made_again_is_left(clusters: Clusters, candidates:
     write_to_all((one,), topic, range(10_000, 13_000))
     write_to_all((two, three), topic, range(1000, 2000))
     exact(two, clusters.destination, topic, 2000)
-    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.tail()
+    assert [switches(service, candidate) for candidate in candidates] == [0, 1, 0], service.read_log_tail()
     before = clusters.destination.read(topic)
     service.signal("replicator", "SIGKILL")  # the process that has counted it
     kill(two)
     write_to_all((three,), topic, range(2000, 2100))
-    assert service.ends() == 34, service.tail()
-    assert any("source.max_failovers=1" in line for line in service.errors), service.tail()
+    assert service.wait_for_exit() == 34, service.read_log_tail()
+    assert any("source.max_failovers=1" in line for line in service.errors), service.read_log_tail()
     assert clusters.destination.read(topic) == before
 
 
@@ -188,11 +188,11 @@ def test_a_start_needs_only_one_candidate(clusters: Clusters, candidates: Candid
     create_identical_topics(candidates, topic)
     kill(one)
     service = start(topic, "--stop-at-end", source_bootstrap_servers=join_addresses(candidates), **QUICK_FAILOVER)
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert compare_partitions(two.read(topic), clusters.destination.read(topic)) == []
     write_to_all((three,), topic, range(1000, 1500))
     again = start(topic, "--stop-at-end", source_bootstrap_servers=three.address, **QUICK_FAILOVER)
-    assert again.ends() == 0, again.tail()
+    assert again.wait_for_exit() == 0, again.read_log_tail()
     assert compare_partitions(three.read(topic), clusters.destination.read(topic)) == []
 
 
@@ -204,13 +204,13 @@ def test_other_records_are_a_named_stop_with_one_candidate(clusters: Clusters, c
     write_to_all((one,), topic, range(100))
     last = make_records(range(100), PARTITIONS)[-PARTITIONS:]
     two.write(topic, [*make_records(range(100, 200 - PARTITIONS), PARTITIONS), *last])
-    assert start(topic, "--stop-at-end", source_bootstrap_servers=one.address).ends() == 0
+    assert start(topic, "--stop-at-end", source_bootstrap_servers=one.address).wait_for_exit() == 0
     before = clusters.destination.read(topic)
     other = start(topic, "--stop-at-end", source_bootstrap_servers=two.address, **QUICK_FAILOVER)
-    assert other.ends() == 34, other.tail()
-    assert any("is not the one that was copied" in line for line in other.errors), other.tail()
+    assert other.wait_for_exit() == 34, other.read_log_tail()
+    assert any("is not the one that was copied" in line for line in other.errors), other.read_log_tail()
     single = start(topic, "--stop-at-end", source_bootstrap_servers=two.address)
-    assert single.ends() == 21, single.tail()
+    assert single.wait_for_exit() == 21, single.read_log_tail()
     assert clusters.destination.read(topic) == before == one.read(topic)
 
 
@@ -230,10 +230,10 @@ def test_failover_with_a_mapping_and_filters(clusters: Clusters, candidates: Can
         environment = build_topics_environment(Clusters(one, clusters.destination), f"reo-{topic}", f"{topic}={topic}:1", **rules, **QUICK_FAILOVER)
         return start(topic, "--stop-at-end", environment=environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(sources)})
     first = begin(one)
-    assert first.ends() == 0, first.tail()
+    assert first.wait_for_exit() == 0, first.read_log_tail()
     write_to_all((two, three), topic, range(1000, 2000))
     second = begin(two, three)
-    assert second.ends() == 0, second.tail()
+    assert second.wait_for_exit() == 0, second.read_log_tail()
     assert f"source candidate {two.address} is refused: {topic}-1 has another record at offset" in second.log
     passed = {partition: [record for record in passing(records) if number(record.value) % 10 != 5] for partition, records in three.read(topic).items()}
     assert sum(map(len, passed.values())) > 1000
@@ -246,7 +246,7 @@ def test_the_destination_is_no_candidate(clusters: Clusters, candidates: Candida
     one.create(topic, PARTITIONS)
     write_to_all((one,), topic, range(1000))  # without a transaction: the copy has markers, so it is the one that is further
     service = start(topic, "--stop-at-end", source_bootstrap_servers=join_addresses((one, clusters.destination)), **QUICK_FAILOVER)
-    assert service.ends() == 14, service.tail()
+    assert service.wait_for_exit() == 14, service.read_log_tail()
     assert compare_partitions(one.read(topic), clusters.destination.read(topic)) == []
 
 

@@ -54,14 +54,14 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(clusters: C
     assert {partition: copy[partition] == source[partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
     assert sum(map(len, copy.values())) < sum(map(len, source.values()))
     again = start(topic, "--stop-at-end")
-    assert again.ends() == 0, again.tail()
-    assert compare_partitions(source, clusters.destination.read(topic)) == [], again.tail()
+    assert again.wait_for_exit() == 0, again.read_log_tail()
+    assert compare_partitions(source, clusters.destination.read(topic)) == [], again.read_log_tail()
 
 
 def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topic: str, start: Start) -> None:
     """SIGTERM while Spark is not up yet is no different: ten seconds, exit code 0, nothing left."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic)
-    until(lambda: service.pid_of("jvm"), "the JVM is being started")
+    until(lambda: service.find_pid("jvm"), "the JVM is being started")
     assert service.stop() <= STOP_S
     assert clusters.destination.wait_until_no_transaction_is_open(topic)

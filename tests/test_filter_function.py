@@ -17,7 +17,7 @@ from tests.conftest import Start
 from tests.filter_functions import number, passing
 from tests.judge import Record, compare_partitions
 from tests.kafka import ROOT, Clusters, make_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import Service, send_signal
 from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
@@ -110,7 +110,7 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
     written = fed(clusters, topic, RECORDS)
     for more in (1000, 3000):
         until(lambda more=more: clusters.destination.count_offsets(topic) > more, "records flow")  # type: ignore[misc]
-        send_signal(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
+        send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     is_behind(clusters, service, RECORDS, topic, f"{topic}-parked")
     until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 2, "both kills are seen")
     assert differences(clusters, topic, STUMBLES) == []

@@ -98,7 +98,7 @@ def test_a_record_that_the_condition_can_not_decide_is_a_stop(clusters: Clusters
     clusters.source.create(topic, 1)
     clusters.source.write(topic, [(0, Record(b"k", b"1", (), 1)), (0, Record(b"k", b"one", (), 1))])
     service = start(topic, "--stop-at-end", filter_sql="cast(cast(value as string) as int) > 0")
-    assert service.ends() == 35, service.tail()
+    assert service.wait_for_exit() == 35, service.read_log_tail()
     line = next(line for line in service.errors if "FilterFailed" in line)
     assert "CAST_INVALID_INPUT" in line
     assert "try_cast" in line
@@ -132,7 +132,7 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     service = start(topic, filter_sql=THIRDS, **SHORT_BATCHES)
     until(lambda: clusters.destination.count_offsets(topic) > 0, "records flow")
     for stage in ("replicator", "deduplicator"):
-        send_signal(until(lambda stage=stage: service.pid_of(stage), f"{stage} lives"))  # type: ignore[misc]
+        send_signal(until(lambda stage=stage: service.find_pid(stage), f"{stage} lives"))  # type: ignore[misc]
         clusters.source.write(topic, [(n % PARTITIONS, make_record(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
     until(lambda: clusters.destination.count_offsets(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", COPY_S)
     clusters.source.write(topic, [(0, make_record(3 * n)) for n in range(RECORDS, RECORDS + 50)])
@@ -159,7 +159,7 @@ def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: s
     passed = clusters.source.read(topic)[0][:there]
     for _ in range(2):
         service = start(topic, "--stop-at-end", filter_sql=condition)
-        assert service.ends() == 0, service.tail()
+        assert service.wait_for_exit() == 0, service.read_log_tail()
         copy = clusters.destination.read(topic)
         assert [copy[0], copy[1]] == [passed, []]
         without = load({name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"})

@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import Start
 from tests.kafka import Cluster, Clusters, make_record, make_records, produce_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 NEW_PARTITION_S = 60
@@ -72,7 +72,7 @@ def test_a_quiet_topic_is_left_in_peace(clusters: Clusters, topic: str, start: S
     until(lambda: destination.beginning_offsets(intermediate_topic) == destination.end_offsets(intermediate_topic), "the intermediate topic is purged", SOON_S)
     quiet_until = time.monotonic() + QUIET_S
     until(lambda: time.monotonic() > quiet_until or service.metric("reo_runs_total"), "nothing happens")
-    assert service.metric("reo_runs_total") == 0, service.tail()
+    assert service.metric("reo_runs_total") == 0, service.read_log_tail()
     clusters.source.write(topic, make_records(range(100, 400), 3))
     clusters.wait_for_copy(topic, 400, SOON_S)  # what comes after the silence
     service.stop()
@@ -85,7 +85,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
     shares = until(lambda: (found := owners(clusters, f"reo-{topic}")) and len(found) == 3 and found, "the group has three members and is stable")
     assert sorted(partition for share in shares.values() for partition in share) == [0, 1, 2, 3, 4, 5]
     assert all(len(share) == 2 for share in shares.values()), shares
-    workers = [service.pid_of("deduplicator", worker) for worker in range(3)]
+    workers = [service.find_pid("deduplicator", worker) for worker in range(3)]
     wait_for_frontiers(service, 6)
     records = make_records(range(12_000), 6)
     clusters.source.write(topic, records)
@@ -93,7 +93,7 @@ def test_three_workers_share_the_partitions(clusters: Clusters, topic: str, star
     clusters.wait_for_copy(topic, 12_000)
     until(lambda: all(service.metric("reo_records_out_total", stage="deduplicator", partition=str(partition)) == 2000 for partition in range(6)),
           "each partition's records are counted")
-    assert [service.pid_of("deduplicator", worker) for worker in range(3)] == workers, "nothing was killed here, so nobody may have died"
+    assert [service.find_pid("deduplicator", worker) for worker in range(3)] == workers, "nothing was killed here, so nobody may have died"
     service.stop()
 
 
@@ -104,11 +104,11 @@ def test_the_two_stages_run_as_two_services(clusters: Clusters, topic: str, star
     clusters.source.write(topic, make_records(range(20_000), 2))
     one, two = start(topic, "replicator"), start(topic, "deduplicator")
     clusters.wait_for_copy(topic, 20_000)
-    assert one.pid_of("replicator")
-    assert not one.pid_of("deduplicator")
-    assert two.pid_of("deduplicator")
-    assert not two.pid_of("replicator")
-    assert not two.pid_of("jvm")
+    assert one.find_pid("replicator")
+    assert not one.find_pid("deduplicator")
+    assert two.find_pid("deduplicator")
+    assert not two.find_pid("replicator")
+    assert not two.find_pid("jvm")
     one.stop()
     clusters.source.write(topic, make_records(range(20_000, 20_100), 2))
     again = start(topic, "replicator")

@@ -14,12 +14,12 @@ from common.records import all_headers, content
 from common.routes import Place
 from deduplicator.compiled import FetchedMessages, Queue
 from deduplicator.unwrap import split_by_partition
-from tests.attempts import IDENTITY
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Clusters, make_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.task_attempts import IDENTITY
 
 RECORDS = 3000
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.commands import reo
 from tests.conftest import Start
 from tests.kafka import Clusters, make_records, until
-from tests.recovering import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, STOP_S, copy_and_stop, resume_copy, run_recover, wait_for_empty_group
+from tests.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, STOP_S, copy_and_stop, resume_copy, run_recover, wait_for_empty_group
 from tests.test_bad_input import stopped
 
 

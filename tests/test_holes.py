@@ -18,7 +18,7 @@ from replicator.run import Plan
 from replicator.watch import HOLE_S, Sample, Watch
 from tests.conftest import Start
 from tests.kafka import Clusters, make_record, make_records, until
-from tests.recovering import read_commits
+from tests.recovery import read_commits
 from tests.service import Service
 from tests.stage_one import WrappedRecords, create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
@@ -103,7 +103,7 @@ def test_what_the_intermediate_topic_lost_is_not_passed_over(clusters: Clusters,
     lose(clusters.destination.address, f"{topic}-proxy", batch_of(clusters, topic, 10, 20, epoch, 2))
     write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 20, 25, epoch, 3))
     service.signal("deduplicator", "SIGCONT")
-    service.says("is gone from the intermediate topic")
+    service.wait_for_log("is gone from the intermediate topic")
     until(lambda: state_of(clusters, topic).epoch > epoch, "the frontier is raised above the run")
     write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 25, 30, epoch, 4))
     until(lambda: service.metric("reo_records_dropped_total", reason="stale") == 5, "the run is not believed any more")

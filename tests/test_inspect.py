@@ -8,7 +8,7 @@ from common.read_up_to import HEADER, ReadUpTo, encode
 from tests.commands import reo
 from tests.judge import Record
 from tests.kafka import Clusters, make_records
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.stage_one import wrap_records
 
 PARTITIONS = 2

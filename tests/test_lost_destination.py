@@ -24,7 +24,7 @@ from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
 from tests.kafka import Clusters, make_record, make_records, until
-from tests.recovering import start_and_copy
+from tests.recovery import start_and_copy
 from tests.service import build_environment, wait_for_failpoint
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import FIRST, PARTITIONS, copied_before, more_records, numbered, stopped
@@ -170,7 +170,7 @@ def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topi
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
     service = start(topic, "--stop-at-end")
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
 
 
@@ -188,9 +188,9 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clust
                 freeze_at=f"two: frontier read:1:{proof}")
     wait_for_failpoint(proof, "two: frontier read")
     one = start(topic, "replicator")
-    one.says(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
+    one.wait_for_log(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
     until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
     two.signal("deduplicator", "SIGCONT")
     clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
-    one.says(f"begins at {{{topic}-proxy-0: 0, ")
+    one.wait_for_log(f"begins at {{{topic}-proxy-0: 0, ")

@@ -15,8 +15,8 @@ from tests.conftest import Start
 from tests.java import partitions_of
 from tests.judge import Record, compare_records
 from tests.kafka import ROOT, Clusters, make_record, until
-from tests.merging import build_topics_environment, compare_merged, compare_merged_topics
-from tests.recovering import add_source_offsets
+from tests.merged_topics import build_topics_environment, compare_merged, compare_merged_topics
+from tests.recovery import add_source_offsets
 from tests.service import Service, send_signal
 from tests.stage_one import create_epoch, wrap_records
 from tests.test_bad_input import stopped
@@ -50,7 +50,7 @@ def fed(clusters: Clusters, source: str, intermediate: str, place: int, records:
 def frontiers_of(service: Service, sources: Sequence[str]) -> None:
     """Wait until every partition of these sources has a frontier."""
     def made() -> bool:
-        said = service.ask("/metrics")[1]
+        said = service.http_get("/metrics")[1]
         return all(re.search(rf'reo_frontier_offset{{(partition="{partition}",topic="{source}"|topic="{source}",partition="{partition}")', said)
                    for source in sources for partition in range(PARTITIONS))
     until(made, "every partition has a frontier")
@@ -67,7 +67,7 @@ def test_three_sources_to_one_partition_while_stage_two_is_killed(clusters: Clus
         fed(clusters, source, f"{topic}-all-{source}-proxy", place)
         for worker, more in ((0, 2000), (1, 4000)):
             until(lambda wanted=before + more: clusters.destination.count_offsets(f"{topic}-all") > wanted, "records flow")  # type: ignore[misc]
-            send_signal(until(lambda worker=worker: service.pid_of("deduplicator", worker), "the worker lives"))  # type: ignore[misc]
+            send_signal(until(lambda worker=worker: service.find_pid("deduplicator", worker), "the worker lives"))  # type: ignore[misc]
     until(lambda: clusters.destination.count_offsets(f"{topic}-all") >= 3 * EACH and not compare_merged_topics(clusters, sources, f"{topic}-all", lambda *_: 1),
           "all is there")
     def frontiers() -> float:
@@ -92,7 +92,7 @@ def test_each_mapping_through_the_whole_service(clusters: Clusters, topic: str, 
     rules = f"{keyed}={by_key}:key,{sources[0]}={topic}-x:2,{sources[1]}={topic}-x,{sources[2]}={topic}-f:tests.mappings:by_last_digit,{sources[3]}"
     environment = build_topics_environment(clusters, topic, rules)
     service = start(topic, "--stop-at-end", environment=environment)
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     java = partitions_of(keys, 7)
     assert compare_merged_topics(clusters, [keyed], by_key, lambda number, record: number % 7 if record.key is None else java[record.key]) == []
     assert compare_merged_topics(clusters, sources[:2], f"{topic}-x",
@@ -173,7 +173,7 @@ def test_a_function_that_finds_no_place_is_named(clusters: Clusters, topic: str,
     service = start(topic, "deduplicator", environment=build_topics_environment(clusters, topic, f"{source}={topic}-f:tests.mappings:{function}"))
     frontiers_of(service, [source])
     fed(clusters, source, f"{topic}-f-proxy", 0, 10)
-    assert service.ends(STOP_S) == 2, service.tail()
+    assert service.wait_for_exit(STOP_S) == 2, service.read_log_tail()
     assert part in service.log
     assert f"cannot place a record of {source}-" in service.log
     assert {partition: records for partition, records in clusters.destination.read(f"{topic}-f").items() if records} == {}

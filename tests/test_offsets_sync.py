@@ -49,17 +49,17 @@ def test_the_service_keeps_groups_translated(clusters: Clusters, synced: tuple[C
     """Wherever a group stands at the source, the service commits that place at the destination, also after its process was killed; stage two lives on."""
     copied, service = synced
     group, other = f"{copied.topic}-live-a", f"{copied.topic}-other"
-    stage_two = service.pid_of("deduplicator")
+    stage_two = service.find_pid("deduplicator")
     commit(clusters.source, copied.topic, other, {0: 5, 1: 5})
     for number, offsets in enumerate(({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.end_offsets(copied.topic))):
         commit(clusters.source, copied.topic, group, offsets)
         expected = positions_of(copied, offsets)
         until(lambda expected=expected: committed(clusters.destination, copied.topic, group) == expected, f"{offsets} are translated")
         if number == 1:
-            send_signal(until(lambda: service.pid_of("reo.offsets_sync"), "the process lives"))
+            send_signal(until(lambda: service.find_pid("reo.offsets_sync"), "the process lives"))
     assert committed(clusters.destination, copied.topic, other) == {}, "a group that was not asked for"
-    assert service.pid_of("deduplicator") == stage_two
-    assert service.ask("/readyz") == (200, "ok\n")
+    assert service.find_pid("deduplicator") == stage_two
+    assert service.http_get("/readyz") == (200, "ok\n")
 
 
 def test_a_group_is_left_alone_while_it_is_active_and_never_moved_back(clusters: Clusters, synced: tuple[Copy, Service]) -> None:

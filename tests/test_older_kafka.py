@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, TopicPartition
 from reo.demo.broker import Broker
 from tests.conftest import EAGER_RETENTION, Start
 from tests.kafka import ROOT, Cluster, Clusters, make_records, until
-from tests.recovering import FIRST_RECORDS, PARTITIONS, resume_copy, run_recover, wait_for_empty_group
-from tests.recovering import copy_and_stop as copied_before
+from tests.recovery import FIRST_RECORDS, PARTITIONS, resume_copy, run_recover, wait_for_empty_group
+from tests.recovery import copy_and_stop as copied_before
 from tests.test_bad_input import test_a_torn_transaction_is_mended as a_torn_transaction_is_mended
 from tests.test_exact_copy import Copied, copied, test_the_copy_is_exact
 from tests.test_exact_copy import test_a_second_run_changes_nothing as a_second_run_changes_nothing
@@ -101,5 +101,5 @@ def test_the_new_group_protocol_is_refused(older_destination: Clusters, topic: s
     """3.9 has it switched off, of which the client says nothing: the service ends, and names the setting to change."""
     older_destination.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
-    assert service.ends(60) == 2, service.tail()
+    assert service.wait_for_exit(60) == 2, service.read_log_tail()
     assert "deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker" in service.log

@@ -19,7 +19,7 @@ from tests.commands import reo, reo_with
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters, make_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import build_environment, send_signal
 from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
@@ -82,7 +82,7 @@ def test_the_example_copies_exactly_while_workers_are_killed(clusters: Clusters,
     wait_for_frontiers(service, PARTITIONS)
     wanted = fed(clusters, topic)
     until(lambda: sum(map(len, stored(folder, topic).values())) > 500, "records flow")
-    send_signal(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
+    send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     until(lambda: sum(map(len, stored(folder, topic).values())) >= RECORDS, "all is there", 90)
     until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 1, "the kill is seen")
     assert stored(folder, topic) == wanted

@@ -185,8 +185,8 @@ def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic
     side, binding = stand.binding(topic, "run", row)
     side.forbid(binding)
     stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS + 1))
-    assert service.ends(BOUND_S) == 12, service.tail()
-    assert f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1], service.tail()
+    assert service.wait_for_exit(BOUND_S) == 12, service.read_log_tail()
+    assert f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1], service.read_log_tail()
 
 
 def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> None:

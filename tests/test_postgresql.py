@@ -15,7 +15,7 @@ from tests.conftest import Start, make_topic_name
 from tests.judge import Record, compare_partitions
 from tests.kafka import Clusters, make_records, until
 from tests.postgresql import PASSWORD, Server
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import read_command_line, send_signal, wait_for_failpoint
 from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import BRIEF, deaf_address, stopped
@@ -152,6 +152,6 @@ def test_the_connection_string_can_be_a_file(clusters: Clusters, database: Serve
     write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(1, offset, record) for offset, record in enumerate(records)]))
     arrived(database, topic, 2)
     assert database.read(topic, PARTITIONS) == {0: [], 1: records}
-    assert not [pid for pid in service.living() if PASSWORD in read_command_line(pid)]
+    assert not [pid for pid in service.list_processes() if PASSWORD in read_command_line(pid)]
     service.stop()
     assert PASSWORD not in service.log

@@ -14,7 +14,7 @@ from tests.commands import as_json, everything, reo
 from tests.conftest import Start, make_topic_name
 from tests.kafka import Clusters, make_records, until
 from tests.postgresql import DATABASE, PASSWORD, USER, Server
-from tests.recovering import delete_group, wait_for_empty_group
+from tests.recovery import delete_group, wait_for_empty_group
 from tests.stage_one import wait_for_frontiers
 from tests.test_bad_input import deaf_address
 from tests.test_dry_run import found

@@ -51,7 +51,7 @@ def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Cop
     topic = clusters.source.create(make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
     written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
     service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", destination_postgresql=database.connection())
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     return Copied(topic, written, database.read(topic, len(CASES)), set(clusters.destination.admin.list_topics(timeout=10).topics))
 
 
@@ -82,7 +82,7 @@ def test_verify_and_a_second_run(clusters: Clusters, database: Server, copied: C
     """A second run changes nothing; verify says exact; of one changed byte it says where."""
     before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end", destination_postgresql=database.connection())
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.destination.end_offsets(f"{copied.topic}-proxy") == before
     assert database.read(copied.topic, len(CASES)) == copied.copy
     exact = reo(clusters, database, copied.topic, "verify")

@@ -8,7 +8,7 @@ from tests.commands import as_json
 from tests.conftest import Start, make_topic_name
 from tests.kafka import Clusters, make_records, until
 from tests.postgresql import Server
-from tests.recovering import CONSUMER_PROTOCOL, add_source_offsets, alter_offsets, delete_group, read_commits, read_frontiers, wait_for_empty_group
+from tests.recovery import CONSUMER_PROTOCOL, add_source_offsets, alter_offsets, delete_group, read_commits, read_frontiers, wait_for_empty_group
 from tests.stage_one import create_epoch, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
 from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_before, in_database, mirror, run

@@ -57,8 +57,8 @@ def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Pro
     """
     prometheus, service = watched
     until(prometheus.scrapes, "Prometheus scrapes the service")
-    until(lambda: service.ask("/readyz")[0] == 200, "the service is ready")
-    victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
+    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     for number in range(0, RECORDS, RECORDS // 6):
         clusters.source.write(topic, make_records(range(number, number + RECORDS // 6), 2))
         if number == RECORDS // 2:

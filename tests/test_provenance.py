@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Cluster, Clusters, make_record, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import Service
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 

@@ -15,7 +15,7 @@ from reo import health, startup
 from reo.supervisor import Supervisor
 from tests.conftest import Start
 from tests.kafka import Cluster, Clusters, make_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import Service
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_settings import GOOD
@@ -37,15 +37,15 @@ def standing_still(cluster: Cluster) -> Iterator[None]:
 
 def is_ready(service: Service) -> None:
     """Wait until it says so."""
-    until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready", 40)
+    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready", 40)
 
 
 def waits_for(service: Service, what: str) -> None:
     """Wait until it says so, and until the lag shows that nobody knows it."""
-    until(lambda: service.ask("/readyz")[0] == 503 and what in service.ask("/readyz")[1], f"the service waits for {what}", 30)
+    until(lambda: service.http_get("/readyz")[0] == 503 and what in service.http_get("/readyz")[1], f"the service waits for {what}", 30)
     until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") > 1, "the lag grows", 30)
     assert service.metric("reo_ready", stage="deduplicator") == 0
-    assert service.ask("/livez")[0] == 200
+    assert service.http_get("/livez")[0] == 200
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["nothing to do", "in the middle of the work"])

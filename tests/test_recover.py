@@ -24,7 +24,7 @@ from common.routes import Place
 from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import Clusters, make_record, make_records, until
-from tests.recovering import (
+from tests.recovery import (
     CONSUMER_PROTOCOL,
     FIRST_RECORDS,
     PARTITIONS,
@@ -74,7 +74,7 @@ def test_a_deleted_frontier_is_found_and_the_service_goes_on(clusters: Clusters,
     assert "nothing to recover" in again.stdout
     clusters.source.write(topic, records[FIRST_RECORDS:])
     service = start(topic, "--stop-at-end")
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
 
 

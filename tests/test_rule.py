@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from common.frontier import Hole, Link, RuleState
 from common.origin import Origin
 from deduplicator.rule import Decision, decide
-from tests.attempts import StageOne, make_origin
+from tests.task_attempts import StageOne, make_origin
 
 FRESH = RuleState(-1, 0, None)
 

@@ -93,9 +93,9 @@ def test_both_stages_get_in(stand: Stand, topic: str, start: Start, source: str,
     records = make_records(range(RECORDS), PARTITIONS)
     stand.source.cluster.write(topic, records)
     service = start(topic, "--stop-at-end", environment=stand.environment(topic, stand.way(source), stand.way(destination)))
-    until(lambda: service.pid_of("jvm"), "stage one's JVM is there")
-    lines = {read_command_line(pid) for pid in service.living()}
-    assert service.ends() == 0, service.tail()
+    until(lambda: service.find_pid("jvm"), "stage one's JVM is there")
+    lines = {read_command_line(pid) for pid in service.list_processes()}
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     stand.clusters.wait_for_copy(topic, RECORDS, STOP_S)
     for secret in (PASSWORD, CLIENT_SECRET, "PRIVATE KEY"):
         assert secret not in service.log

@@ -42,13 +42,13 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     clusters.source.write(topic, make_records(range(RECORDS), 2))
     service = start(topic, freeze_at=f"one: started:1:{tmp_path / 'frozen'}")
     stage_one = wait_for_failpoint(tmp_path / "frozen", "one: started")
-    until(lambda: service.ask("/livez") == (200, "ok\n"), "the service is alive")
-    status, reason = service.ask("/readyz")
+    until(lambda: service.http_get("/livez") == (200, "ok\n"), "the service is alive")
+    status, reason = service.http_get("/readyz")
     assert status == 503
     assert "replicator 0 is not working: it waits for" in reason
     send_signal(stage_one, signal.SIGCONT)
-    until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready")
-    assert service.ask("/nowhere")[0] == 404
+    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready")
+    assert service.http_get("/nowhere")[0] == 404
 
     clusters.wait_for_copy(topic, RECORDS)
     until(lambda: service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "all records are counted")
@@ -63,23 +63,23 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     assert service.metric("reo_records_dropped_total") == 0
     assert service.metric("reo_transactions_total", outcome="committed") >= 2
     assert service.metric("reo_run_epoch") > 0
-    families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.ask("/metrics")[1])}
+    families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.http_get("/metrics")[1])}
     assert families >= NAMED | at_a_glance(), "what the dashboard's first row asks for is there from the beginning"
 
-    (build,) = [line for line in service.ask("/metrics")[1].splitlines() if line.startswith("reo_build_info")]
+    (build,) = [line for line in service.http_get("/metrics")[1].splitlines() if line.startswith("reo_build_info")]
     assert f'version="{VERSION}"' in build
     assert f'confluent_kafka="{confluent_kafka.version()[0]}"' in build
     assert 'compiled="yes"' in build
-    until(lambda: json.loads(service.ask("/status")[1])["ready"], "the service says that it is ready")
-    says_the_same(json.loads(service.ask("/status")[1]), as_json(clusters, topic, "status"))
+    until(lambda: json.loads(service.http_get("/status")[1])["ready"], "the service says that it is ready")
+    says_the_same(json.loads(service.http_get("/status")[1]), as_json(clusters, topic, "status"))
 
-    victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     send_signal(victim)
-    until(lambda: service.ask("/readyz")[0] == 503, "a killed stage is not ready")
-    until(lambda: service.ask("/readyz")[0] == 200, "it is ready again")
+    until(lambda: service.http_get("/readyz")[0] == 503, "a killed stage is not ready")
+    until(lambda: service.http_get("/readyz")[0] == 200, "it is ready again")
     assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "what a dead process had counted is not lost"
     assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 1
-    error = json.loads(service.ask("/status")[1])["last_error"]
+    error = json.loads(service.http_get("/status")[1])["last_error"]
     assert (error["error"], error["exit_code"]) == (None, -signal.SIGKILL)
     assert re.fullmatch(r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"])
     service.stop()
@@ -101,9 +101,9 @@ def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: St
     """Two services cannot share a port: the second ends with the settings' exit code and says which setting."""
     clusters.source.create(topic, 1)
     first = start(topic, "deduplicator")
-    until(lambda: first.ask("/livez")[0] == 200, "the first service has its port")
+    until(lambda: first.http_get("/livez")[0] == 200, "the first service has its port")
     second = start(topic, "deduplicator", metrics_port=first.environment["REO_METRICS_PORT"], application="other")
-    assert second.ends() == 2
+    assert second.wait_for_exit() == 2
     assert "REO_METRICS_PORT" in second.log
     first.stop()
 
@@ -114,7 +114,7 @@ def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: st
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         service = start(topic, "deduplicator", "--stop-at-end", metrics_port=str(port))
-        assert service.ends() == 0, service.tail()
+        assert service.wait_for_exit() == 0, service.read_log_tail()
     assert f"metrics.port {port} is taken" in service.log
     assert not service.errors
 
@@ -161,12 +161,12 @@ def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: 
     """A host by another name, and a broker that is not there: the same clusters, so the copy goes on where it was."""
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(100), 2))
-    assert start(topic, "--stop-at-end").ends() == 0
+    assert start(topic, "--stop-at-end").wait_for_exit() == 0
     clusters.source.write(topic, make_records(range(100, 200), 2))
     others = {f"{side}_bootstrap_servers": f"127.0.0.1:{free_port()},{cluster.address.replace('127.0.0.1', 'localhost')}"
               for side, cluster in (("source", clusters.source), ("destination", clusters.destination))}
     service = start(topic, "--stop-at-end", **others)
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
 
 

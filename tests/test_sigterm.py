@@ -16,7 +16,7 @@ from faults.proxied import proxied
 from faults.proxy import Proxy
 from faults.rule import EVERY
 from tests.kafka import ROOT, Cluster, Clusters, make_records, until
-from tests.recovering import add_source_offsets
+from tests.recovery import add_source_offsets
 from tests.service import Service, build_environment
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
@@ -70,7 +70,7 @@ def begin(both: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.Temp
     yield start
     for service in started:
         service.kill_all()
-        print(service.tail())
+        print(service.read_log_tail())
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
@@ -88,7 +88,7 @@ def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:
     service = begin("deduplicator")
     wait_for_frontiers(service, 1)
     proxy.half_open = True
-    until(lambda: "waits for an answer of the destination cluster" in service.ask("/readyz")[1], "it waits", 40)
+    until(lambda: "waits for an answer of the destination cluster" in service.http_get("/readyz")[1], "it waits", 40)
     assert service.stop() <= STOP_S
 
 
@@ -101,7 +101,7 @@ def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Prox
     both[0].write(topic, written)
     held = proxy.rule("hold", "EndTxn", topic, times=EVERY)
     write_intermediate(clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written)))
-    assert held.hit.wait(STOP_S * 2), service.tail()
+    assert held.hit.wait(STOP_S * 2), service.read_log_tail()
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
@@ -114,6 +114,6 @@ def test_while_the_group_rebalances(begin: Begin, proxy: Proxy, topic: str, api:
     """The group's coordinator has not answered the request of a new member."""
     held = proxy.rule("hold", api, topic, times=EVERY)
     service = begin("deduplicator")
-    assert held.hit.wait(STOP_S * 6), service.tail()
+    assert held.hit.wait(STOP_S * 6), service.read_log_tail()
     assert service.stop() <= STOP_S
 

@@ -84,7 +84,7 @@ def test_a_dead_and_a_frozen_executor_are_healed(clusters: Clusters, topic: str,
         assert before[victim.pid] in killed
         ends = clusters.destination.end_offsets(topic)
         until(lambda: all(end > ends[partition] + RECORDS_PER_S for partition, end in clusters.destination.end_offsets(topic).items()),
-              "the other worker copies every partition alone", HEAL_S, [service.tail()])
+              "the other worker copies every partition alone", HEAL_S, [service.read_log_tail()])
         repeated = service.metric("reo_records_dropped_total", reason="duplicate") + service.metric("reo_records_dropped_total", reason="stale")
         print(f"measured: {time.monotonic() - died:.1f} s from the kill until every partition went on; runs: {runs_begun(service)}, repeated: {repeated}")
         assert cluster.alive[0].pid != victim.pid

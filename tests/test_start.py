@@ -14,8 +14,8 @@ from common import start_at
 from tests.conftest import Start
 from tests.judge import compare_partitions
 from tests.kafka import Cluster, Clusters, make_record, make_records, until
-from tests.merging import build_topics_environment
-from tests.recovering import add_source_offsets, delete_group
+from tests.merged_topics import build_topics_environment
+from tests.recovery import add_source_offsets, delete_group
 from tests.service import Service, wait_for_failpoint
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import STOP_S, stopped
@@ -61,7 +61,7 @@ def test_offsets_also_after_a_death_before_the_first_record(clusters: Clusters, 
     assert begun_at(service, topic) == begins
     service.stop()
     clusters.source.write(topic, [(1, make_record(1000))])
-    assert start(topic, "--stop-at-end", source_start="0=7,1=7,2=7").ends() == 0
+    assert start(topic, "--stop-at-end", source_start="0=7,1=7,2=7").wait_for_exit() == 0
     assert clusters.destination.count_offsets(topic) > 0
     assert differences_from(clusters, topic, begins) == []
 
@@ -91,7 +91,7 @@ def test_latest_also_after_a_restart_before_the_first_record(clusters: Clusters,
     clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     until(lambda: clusters.source.partitions(topic) == PARTITIONS + 1, "the source has the new partition")
     clusters.source.write(topic, make_records(range(RECORDS, RECORDS + 80), PARTITIONS + 1))
-    assert start(topic, "--stop-at-end", source_start="latest").ends() == 0
+    assert start(topic, "--stop-at-end", source_start="latest").wait_for_exit() == 0
     assert differences_from(clusters, topic, {0: EACH, 1: EACH, 2: EACH, 3: 0}) == []
 
 

@@ -23,7 +23,7 @@ from reo.status import Watcher
 from tests.commands import COMMAND_S, ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.conftest import Start
 from tests.kafka import ROOT, Clusters, make_records, until
-from tests.recovering import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, add_source_offsets, copy_and_stop, wait_for_empty_group
+from tests.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, add_source_offsets, copy_and_stop, wait_for_empty_group
 from tests.service import build_environment
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 

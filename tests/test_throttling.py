@@ -40,7 +40,7 @@ def test_a_quota_holds_each_stage_without_harm(clusters: Clusters, topic: str, s
     """Each of the clients by its documented id: as slow as the quota says, quick without it, and exact; no run, transaction or process ends for it."""
     clusters.source.create(topic, 1)
     service = start(topic, client_id=topic, deduplicator_transaction_records="100")
-    until(lambda: service.ask("/readyz")[0] == 200, "the service is ready")
+    until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
     copied_in(clusters, service, topic, 0, None)
     took = {}
     for number, (side, kind, roles, stage) in enumerate(HELD, 1):

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from tests.commands import as_json, reo_with
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters, make_record, make_records, until
-from tests.merging import build_topics_environment
+from tests.merged_topics import build_topics_environment
 from tests.service import build_environment
 
 PARTITIONS = 2

@@ -6,7 +6,7 @@ from tests.conftest import Start
 from tests.judge import compare_partitions
 from tests.kafka import START_S, Clusters, make_records, until
 from tests.postgresql import Server
-from tests.recovering import CONSUMER_PROTOCOL, add_source_offsets, read_commits
+from tests.recovery import CONSUMER_PROTOCOL, add_source_offsets, read_commits
 from tests.service import Service
 from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 

@@ -32,7 +32,7 @@ def worker(run: Run) -> None:
     service = run.start(deduplicator_workers="2")
     until(lambda: {"0", "1"} == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log)), "both workers have partitions")
     run.flows()
-    before, pid = assigned(service), until(lambda: service.pid_of("deduplicator", run.chance.randint(0, 1)), "the worker lives")
+    before, pid = assigned(service), until(lambda: service.find_pid("deduplicator", run.chance.randint(0, 1)), "the worker lives")
     send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of a worker")
     resumed(run, service, pid, before)
@@ -52,7 +52,7 @@ def jvm(run: Run) -> None:
     """Stage one's Python is killed while its JVM is frozen; the JVM wakes when a new run is on, and writes what it still has."""
     service = run.start()
     run.flows()
-    zombie = until(lambda: service.pid_of("jvm"), "the JVM lives")
+    zombie = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(zombie, signal.SIGSTOP)
     run.hit("SIGSTOP of the JVM")
     begun = service.log.count(RUN_BEGINS)
@@ -69,21 +69,21 @@ def driver(run: Run) -> None:
     """The whole of stage one freezes, another service takes over, and the first wakes: two drivers, until the first is stopped."""
     two, one = run.start("deduplicator"), run.start("replicator")
     run.flows()
-    frozen = [pid for pid in one.living() if pid != one.process.pid]
+    frozen = [pid for pid in one.list_processes() if pid != one.process.pid]
     for pid in frozen:
         send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of stage one's driver and JVM")
     other = run.start("replicator", instance="other")
-    other.says(RUN_BEGINS)
+    other.wait_for_log(RUN_BEGINS)
     run.flows()
     woken = [pid for pid in frozen if read_command_line(pid)]
     for pid in woken:
         send_signal(pid, signal.SIGCONT)
     if woken:
         run.hit("zombie of stage one woken")
-        one.says("superseded")
+        one.wait_for_log("superseded")
     else:  # the other needed a minute to start
-        one.says("gave no sign of life")
+        one.wait_for_log("gave no sign of life")
         run.hit("zombie of stage one killed by the watchdog")
     run.stop(one)
     assert two.process.poll() is None

@@ -121,7 +121,7 @@ def straggler(run: Run) -> None:
     """
     service = run.start()
     run.flows()
-    jvm = until(lambda: service.pid_of("jvm"), "the JVM lives")
+    jvm = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(jvm, signal.SIGSTOP)
     until(lambda: drained(run), "stage two has read everything", PATIENCE_S)
     for place, commit in committed(run).items():
@@ -133,7 +133,7 @@ def straggler(run: Run) -> None:
         run.hit("link taken by a straggler")
     until(lambda: drained(run), "stage two has read that too", PATIENCE_S)
     send_signal(jvm, signal.SIGCONT)
-    service.says("ended: hole", PATIENCE_S)
+    service.wait_for_log("ended: hole", PATIENCE_S)
     run.flows()
     run.hit("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
     assert run.hits["records behind holes"], "there was no hole"

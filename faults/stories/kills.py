@@ -27,13 +27,13 @@ def at_point(run: Run, point: str) -> None:
     if point in AT_END:
         run.load.stop()
         service = run.start("--stop-at-end", die_at=f"{point}:{nth}:{proof}")
-        assert service.ends() == 0, service.tail()
+        assert service.wait_for_exit() == 0, service.read_log_tail()
         run.done(service)
     elif point == AT_STOP:
         service = run.start(die_at=f"{point}:1:{proof}")
         run.flows()
         service.process.terminate()
-        service.ends()
+        service.wait_for_exit()
         run.done(service)
         run.start()
     elif point == AT_REVOCATION:
@@ -82,7 +82,7 @@ def everything(run: Run) -> None:
         way(service)
         assert service.process.wait(START_S) == -signal.SIGKILL
         until(lambda service=service: not service.living(), "no process outlives the supervisor")  # type: ignore[misc]
-        service.forget_all()
+        service.delete_folder()
         run.done(service)
         run.hit(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
     run.start(instance="test")

@@ -24,7 +24,7 @@ def kill_some(run: Run, service: Service) -> None:
 def freeze_some(run: Run, service: Service) -> None:
     """A process for some seconds."""
     stage = run.chance.choice(("jvm", "deduplicator"))
-    pid = until(lambda: service.pid_of(stage), f"{stage} lives")
+    pid = until(lambda: service.find_pid(stage), f"{stage} lives")
     send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP")
     time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm

@@ -107,7 +107,7 @@ def recreated_while_running(run: Run, share: float) -> None:
     run.flows()
     before = quiet(run)
     recreate(run, share)
-    if service.ends(HEAL_S) == TopicMissing.exit_code:
+    if service.wait_for_exit(HEAL_S) == TopicMissing.exit_code:
         run.stops(service, TopicMissing)
         run.hit("looked for while it was away")
         service = run.start()

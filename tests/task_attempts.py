@@ -33,16 +33,16 @@ class StageOne:
 
     def __init__(self, visible: list[int], chance: random.Random) -> None:
         self.visible = visible
-        self.chance = chance
+        self.rng = chance
         self.batches = 0
         self.attempts: list[TaskAttempt] = []
 
     def step(self, state: RuleState) -> Origin | None:
         """One thing that happens, and the record that it wrote, if any."""
-        happens = self.chance.random()
+        happens = self.rng.random()
         if not self.attempts or happens < 0.02:
             self._plan(state)
-        attempt = self.chance.choice(self.attempts[-3:])
+        attempt = self.rng.choice(self.attempts[-3:])
         if not attempt.straggler and happens < 0.1:  # the attempt fails, or Spark takes it for lost: the task begins again, and the old one may write on
             self.attempts.append(replace(attempt, next=attempt.first, lost=False))
             attempt.straggler = True
@@ -61,4 +61,4 @@ class StageOne:
         """A run above the committed epoch: it may have the epoch of one that has left no trace."""
         self.batches += 1
         begin = sum(offset <= state.frontier for offset in self.visible)
-        self.attempts.append(TaskAttempt(state.epoch + self.chance.randint(1, 2), self.batches, begin, begin))
+        self.attempts.append(TaskAttempt(state.epoch + self.rng.randint(1, 2), self.batches, begin, begin))
