@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from faults.run import Result, Story, perform
-from faults.stand import clusters
+from faults.run import Result, Story, run_story
+from faults.stand import start_clusters
 from faults.stories import ALL
 from tests.kafka import ROOT, Clusters, speed_up_jvms
 
 
-def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
+def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
     """Each run's story and seed."""
     stories = [story for name, story in ALL.items() if only.lower() in name.lower()]
     if not stories:
@@ -36,12 +36,12 @@ def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
         yield stories[number] if number < len(stories) else chance.choice(stories), chance.randrange(10**6)
 
 
-def version() -> str:
+def read_commit() -> str:
     """The commit of this tree, for the table; empty outside a repository."""
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
-class Stands:
+class Testbeds:
     """The shared pair of brokers, begun when it is first needed; other stands live for one story."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -53,11 +53,11 @@ class Stands:
         """Tell a story on the brokers that it needs; its folder is deleted afterwards, unless it failed."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         if story.brokers == "shared":
-            self.shared = self.shared or self.stack.enter_context(clusters(self.folder / "shared", "shared"))
-            result = perform(story, self.shared, seed, folder)
+            self.shared = self.shared or self.stack.enter_context(start_clusters(self.folder / "shared", "shared"))
+            result = run_story(story, self.shared, seed, folder)
         else:
-            with clusters(folder, story.brokers) as own:
-                result = perform(story, own, seed, folder)
+            with start_clusters(folder, story.brokers) as own:
+                result = run_story(story, own, seed, folder)
         if result.good:
             shutil.rmtree(folder, ignore_errors=True)
         return result
@@ -73,28 +73,30 @@ def main() -> int:
     arguments.add_argument("--replay", action="store_true", help="the seed is a run's own")
     arguments.add_argument("--out", type=Path, help="a file that gets a JSON line for each run")
     arguments.add_argument("--keep", action="store_true", help="keep the folder: logs of what failed")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     speed_up_jvms()
     folder = Path(tempfile.mkdtemp(prefix="reo-faults-"))
-    runs = [(story, given.seed) for story, _ in chosen(given.seed, 0, given.only)] if given.replay else list(chosen(given.seed, given.runs, given.only))
-    part, parts = map(int, given.part.split("/"))
+    runs = list(choose_runs(options.seed, 0 if options.replay else options.runs, options.only))
+    if options.replay:
+        runs = [(story, options.seed) for story, _ in runs]
+    part, parts = map(int, options.part.split("/"))
     runs = runs[part - 1::parts]
-    print(f"seed {given.seed}, part {given.part}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
+    print(f"seed {options.seed}, part {options.part}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
     bad = 0
     with ExitStack() as stack:
-        if not given.keep:
+        if not options.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        stands = Stands(folder, stack)
+        stands = Testbeds(folder, stack)
         for number, (story, seed) in enumerate(runs, 1):
-            commit = version()
+            commit = read_commit()
             result = stands.perform(story, seed)
             result.commit = commit
             bad += not result.good
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records, {result.duplicates} duplicates, {result.holes} holes, "
                   f"{result.stale} stale, {result.torn} torn, {result.seconds} s: {result.verdict}", flush=True)
-            if given.out:
-                with given.out.open("a") as out:
+            if options.out:
+                with options.out.open("a") as out:
                     out.write(json.dumps(result.as_dict()) + "\n")
     print(f"{len(runs) - bad} of {len(runs)} came out as they have to")
     return 1 if bad else 0

@@ -14,11 +14,11 @@ import contextlib
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 
-from faults.requests import LENGTH, Request, correlation_id, parse
-from faults.rule import Rule
+from faults.requests import LENGTH, Request, parse_correlation_id, parse_request
+from faults.rule import ProxyRule
 
 Stream = tuple[StreamReader, StreamWriter]
-Line = asyncio.Queue[tuple[float, bytes | None]]
+DelayQueue = asyncio.Queue[tuple[float, bytes | None]]
 """Frames, each with when it arrives; None when the sender has closed."""
 Send = Callable[[StreamWriter, bytes], Awaitable[None]]
 IN_FLIGHT = 64
@@ -31,15 +31,15 @@ class Connection:
     `delay_s` is asked for each frame: how long it is on its way.
     """
 
-    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], Rule | None], delay_s: Callable[[], float],
+    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], ProxyRule | None], delay_s: Callable[[], float],
                  flow: Callable[[], Awaitable[object]], send: Send) -> None:
         self.client_reader, self.client = client
         self.upstream_reader, self.upstream = upstream
         self.struck, self.delay_s, self.flow, self.send = struck, delay_s, flow, send
-        self.requests: Line = asyncio.Queue(IN_FLIGHT)
-        self.answers: Line = asyncio.Queue(IN_FLIGHT)
+        self.requests: DelayQueue = asyncio.Queue(IN_FLIGHT)
+        self.answers: DelayQueue = asyncio.Queue(IN_FLIGHT)
         self.pumps: list[asyncio.Task[None]] = []
-        self.owed: dict[int, Rule] = {}
+        self.owed: dict[int, ProxyRule] = {}
         self.held_ids: set[int] = set()
         self.held_answered = asyncio.Event()
         self.deaf = False
@@ -71,7 +71,7 @@ class Connection:
     async def _requests(self) -> None:
         """Client to broker."""
         while (frame := await self._frame(self.requests)) is not None:
-            request = parse(frame)
+            request = parse_request(frame)
             rule = self.struck(request)
             if rule is not None:
                 if rule.action == "cut":
@@ -90,7 +90,7 @@ class Connection:
     async def _answers(self) -> None:
         """Broker to client."""
         while (frame := await self._frame(self.answers)) is not None:
-            answered = correlation_id(frame)
+            answered = parse_correlation_id(frame)
             rule = self.owed.pop(answered, None)
             if rule is not None:
                 rule.answer(frame[LENGTH.size:])
@@ -100,7 +100,7 @@ class Connection:
             self.held_ids.discard(answered)
             self.held_answered.set()
 
-    async def _read(self, reader: StreamReader, line: Line) -> None:
+    async def _read(self, reader: StreamReader, line: DelayQueue) -> None:
         """Put what a side sends on its line, as whole frames without their length."""
         frame: bytes | None = b""
         while frame is not None:
@@ -109,7 +109,7 @@ class Connection:
                 frame = await reader.readexactly(LENGTH.unpack(await reader.readexactly(LENGTH.size))[0])
             await line.put((asyncio.get_running_loop().time() + self.delay_s(), frame))
 
-    async def _frame(self, line: Line) -> bytes | None:
+    async def _frame(self, line: DelayQueue) -> bytes | None:
         """The next frame that arrives; None when the sender has closed. Neither is noticed while nothing flows."""
         arrives, frame = await line.get()
         if (left_s := arrives - asyncio.get_running_loop().time()) > 0:

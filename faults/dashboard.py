@@ -27,8 +27,8 @@ import yaml
 from common.children import die_with_parent
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run
-from faults.stand import IdenticalCluster, clusters
-from faults.stories.candidates import FAILOVER, Alike
+from faults.stand import IdenticalCluster, start_clusters
+from faults.stories.candidates import FAILOVER, IdenticalFeed
 from reo.demo.broker import free_port
 from tests.judge import Record
 from tests.kafka import ROOT, Cluster, Clusters, make_record, until
@@ -47,7 +47,7 @@ LOADS_S = 30
 
 
 @contextmanager
-def grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
+def start_grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
     """A Grafana with our provisioning and the compose file's settings, both with this machine's addresses and folders; its address."""
     port = free_port()
     places = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
@@ -75,7 +75,7 @@ def grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
         process.wait()
 
 
-def version(address: str) -> str:
+def read_grafana_version(address: str) -> str:
     """Grafana's, as soon as it answers; empty before."""
     try:
         with urllib.request.urlopen(f"{address}/api/health", timeout=5) as answer:  # noqa: S310
@@ -84,7 +84,7 @@ def version(address: str) -> str:
         return ""
 
 
-def drawn(address: str, minutes: float, to: Path) -> None:
+def draw_dashboard(address: str, minutes: float, to: Path) -> None:
     """The dashboard's last minutes, the whole page."""
     panels = json.loads((DEPLOY / "dashboards" / "reo.json").read_text())["panels"]
     height = HEAD + CELL * max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
@@ -95,7 +95,7 @@ def drawn(address: str, minutes: float, to: Path) -> None:
                         f"{address}/d/reo/reo?kiosk&refresh=&from=now-{60 * minutes:.0f}s&to=now"], check=True, timeout=4 * LOADS_S)
 
 
-def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
+def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None:
     """One fault of each kind, far enough apart to be seen one by one."""
     def go_on() -> None:
         run.flows()
@@ -122,26 +122,26 @@ def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
     go_on()
 
 
-def fresh(number: int) -> Record:
+def make_current_record(number: int) -> Record:
     """A record of now: what waits is as old as it looks."""
     return make_record(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
 
 
-def shown(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
+def make_screenshot(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
     """Copy, harm, draw; then the copy has to be exact. Returns what was done."""
     assert isinstance(stand.source, IdenticalCluster)
     candidates = [stand.source, *stand.source.others]
     for candidate in candidates:
         candidate.create(TOPIC, PARTITIONS)
     run = Run(stand, folder, random.Random(0), TOPIC, Load(stand.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
-    with Alike(candidates, TOPIC, fresh):
+    with IdenticalFeed(candidates, TOPIC, make_current_record):
         service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
         prometheus = Prometheus(folder, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
-        with grafana(home, folder, prometheus) as address:
-            of = until(lambda: version(address), "Grafana answers")
+        with start_grafana(home, folder, prometheus) as address:
+            of = until(lambda: read_grafana_version(address), "Grafana answers")
             began = time.monotonic()
-            harmed(run, service, candidates)
-            drawn(address, (time.monotonic() - began) / 60, to)
+            inject_faults(run, service, candidates)
+            draw_dashboard(address, (time.monotonic() - began) / 60, to)
         prometheus.end()
     Clusters(candidates[1], stand.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
     service.stop()
@@ -154,8 +154,8 @@ def main() -> int:
     arguments.add_argument("grafana", type=Path, help="where Grafana is installed: the folder that has bin/grafana, conf and public")
     arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "dashboard.png")
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, clusters(Path(folder) / "brokers", "identical") as stand:
-        print(shown(given.grafana.resolve(), stand, Path(folder), given.out.resolve()))
+    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, start_clusters(Path(folder) / "brokers", "identical") as stand:
+        print(make_screenshot(given.grafana.resolve(), stand, Path(folder), given.out.resolve()))
     return 0
 
 

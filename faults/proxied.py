@@ -13,7 +13,7 @@ from faults.proxy import Proxy
 from reo.demo.broker import Broker, free_port
 
 
-def proxied(folder: Path, jars: Path) -> tuple[Broker, Proxy]:
+def make_proxied_broker(folder: Path, jars: Path) -> tuple[Broker, Proxy]:
     """A broker and the proxy in front of it, neither of them started; settings of the broker may still be added."""
     proxy = Proxy(free_port())
     broker = Broker(folder, jars)

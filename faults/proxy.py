@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from faults.connection import Connection
-from faults.requests import NAMES, Request
-from faults.rule import Action, Rule
+from faults.requests import API_NAMES, Request
+from faults.rule import Action, ProxyRule
 
 CHUNK_BYTES = 16_384
 ANSWER_S = 10
@@ -41,7 +41,7 @@ class Proxy:
         """Requests that clients sent, by API; struck ones too."""
         self.accepted = 0
         """Connections that clients made."""
-        self.rules: list[Rule] = []
+        self.rules: list[ProxyRule] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.new_event_loop()
@@ -71,11 +71,11 @@ class Proxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
-    def rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> Rule:
+    def rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> ProxyRule:
         """From now on, strike the nth request of this API (None: any) whose client id contains `client_id`, and as many as `times` says from there."""
-        if api is not None and api not in NAMES:
+        if api is not None and api not in API_NAMES:
             raise ValueError(f"there is no API {api!r}: a rule for it would never strike")
-        made = Rule(self._loop, action, api, client_id, nth, times)
+        made = ProxyRule(self._loop, action, api, client_id, nth, times)
         self.rules.append(made)
         return made
 
@@ -128,7 +128,7 @@ class Proxy:
         finally:
             self._connections.discard(connection)
 
-    def _struck(self, request: Request) -> Rule | None:
+    def _struck(self, request: Request) -> ProxyRule | None:
         """Count a request. The first rule that strikes it has it; the rules behind that one do not count it."""
         self.seen[request.api] += 1
         return next((rule for rule in tuple(self.rules) if rule.strikes(request)), None)

@@ -38,12 +38,12 @@ aborted-but-visible. It also asks for open transactions, and holds the service's
 """
 
 
-def amount(row: Row, name: str) -> int:
+def get_figure(row: Row, name: str) -> int:
     """A figure of a run."""
     return int(row[name])
 
 
-def by_story(rows: list[Row]) -> dict[str, list[Row]]:
+def group_by_story(rows: list[Row]) -> dict[str, list[Row]]:
     """The runs of each story, in the order of the first."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -51,81 +51,81 @@ def by_story(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def good(row: Row) -> bool:
+def is_good(row: Row) -> bool:
     """Whether it came out as it has to."""
     return not row["verdict"].startswith("FAILED")
 
 
-def summary(rows: list[Row], how: str) -> list[str]:
+def format_summary(rows: list[Row], how: str) -> list[str]:
     """Totals."""
     hits = sum(sum(count for what, count in row["hits"].items() if "records" not in what and "requests" not in what) for row in rows)
     stopped = sum("stopped as it has to" in row["verdict"] for row in rows)
     exact = sum(row["verdict"] == "exact" for row in rows)
-    outcome = (f"**{len(rows)} runs, {sum(map(good, rows))} came out as they have to**: {exact} exact, {stopped} ended with the named stop that the harm "
+    outcome = (f"**{len(rows)} runs, {sum(map(is_good, rows))} came out as they have to**: {exact} exact, {stopped} ended with the named stop that the harm "
                f"asks for, {len(rows) - exact - stopped} wrong.")
     names = {"records": "records compared", "aborted": "aborted at the source", "duplicates": "duplicates dropped", "holes": "records behind holes dropped",
              "stale": "stale records dropped", "torn": "torn records healed"}
-    figures = {"faults": hits} | {text: sum(amount(row, name) for row in rows) for name, text in names.items()}
+    figures = {"faults": hits} | {text: sum(get_figure(row, name) for row in rows) for name, text in names.items()}
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     replay = (f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`. Commits: {commits}; what a run found was fixed, and "
               "stays in the table as it came out.")
     return [outcome, "", *(f"- {name}: {figure:,}" for name, figure in figures.items()), "", replay, ""]
 
 
-def wrong(rows: list[Row]) -> list[str]:
+def format_failures(rows: list[Row]) -> list[str]:
     """Each run that did not come out as it has to, and what the same seed does with later code."""
     lines = ["## What came out wrong", "", "| story | seed | commit | verdict | replayed |", "|---|---:|---|---|---|"]
     for row in rows:
-        if not good(row):
-            later = [f"{other['commit']}: {first_line(other)}" for other in rows
+        if not is_good(row):
+            later = [f"{other['commit']}: {format_verdict(other)}" for other in rows
                      if (other["story"], other["seed"]) == (row["story"], row["seed"]) and other["commit"] != row["commit"]]
-            lines.append(f"| {row['story']} | {row['seed']} | {row['commit']} | {first_line(row)} | {'; '.join(later) or 'no'} |")
-    return [*lines, ""] if not all(map(good, rows)) else []
+            lines.append(f"| {row['story']} | {row['seed']} | {row['commit']} | {format_verdict(row)} | {'; '.join(later) or 'no'} |")
+    return [*lines, ""] if not all(map(is_good, rows)) else []
 
 
-def first_line(row: Row) -> str:
+def format_verdict(row: Row) -> str:
     """The verdict, for a cell of a table."""
     return str(row["verdict"]).split("\n", 1)[0].replace("|", "/")[:160]
 
 
-def stories(rows: list[Row]) -> list[str]:
+def format_stories(rows: list[Row]) -> list[str]:
     """One line for each story."""
     lines = ["## By story", "", "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s (median / most) |",
              "|---|---:|---:|---|---:|---:|---:|---:|---:|"]
-    for story, told in by_story(rows).items():
+    for story, told in group_by_story(rows).items():
         hits: dict[str, int] = defaultdict(int)
         for row in told:
             for what, count in row["hits"].items():
-                hits[kind(what)] += count
+                hits[strip_figures(what)] += count
         healed = [row["heal_s"] for row in told if row["verdict"] == "exact"]
         times = f"{median(healed):.0f} / {max(healed):.0f}" if healed else "–"
-        figures = " | ".join(f"{sum(amount(row, name) for row in told):,}" for name in ("duplicates", "holes", "stale", "torn"))
+        figures = " | ".join(f"{sum(get_figure(row, name) for row in told):,}" for name in ("duplicates", "holes", "stale", "torn"))
         harm = ", ".join(f"{count} × {what}" for what, count in hits.items())
-        lines.append(f"| {story} | {len(told)} | {sum(map(good, told))} | {harm} | {figures} | {times} |")
+        lines.append(f"| {story} | {len(told)} | {sum(map(is_good, told))} | {harm} | {figures} | {times} |")
     return [*lines, ""]
 
 
-def kind(what: str) -> str:
+def strip_figures(what: str) -> str:
     """A hit without the figures of its run."""
     return " ".join(word for word in what.split() if not word.replace(".", "").isdigit()).replace("for s,", "").replace("for s of at most", "")
 
 
-def runs(rows: list[Row]) -> list[str]:
+def format_runs(rows: list[Row]) -> list[str]:
     """Every run."""
     lines = ["## Every run", "", "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s | verdict |",
              "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|"]
     for number, row in enumerate(rows, 1):
         harm = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
-        figures = " | ".join(f"{amount(row, name):,}" for name in ("records", "duplicates", "holes", "stale", "torn"))
-        lines.append(f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {first_line(row)} |")
+        figures = " | ".join(f"{get_figure(row, name):,}" for name in ("records", "duplicates", "holes", "stale", "torn"))
+        lines.append(f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {format_verdict(row)} |")
     return [*lines, ""]
 
 
-def rivals(found: Row, rows: list[Row]) -> list[str]:
+def format_rivals(found: Row, rows: list[Row]) -> list[str]:
     """Theirs beside ours."""
     how = "The same load, faults and judge (`python -m faults.rivals`), each run on brokers of its own. Ours are the runs above with the same story."
     lines = [f"## {found['rival']}", "", how, "", "| story | theirs | what its log said | complete after | reo |", "|---|---|---|---:|---|"]
-    told = by_story(rows)
+    told = group_by_story(rows)
     for outcome in found["outcomes"]:
         same = told.get({"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(outcome["story"], outcome["story"]), [])
         verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in same)
@@ -135,7 +135,7 @@ def rivals(found: Row, rows: list[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def soak(found: Row) -> list[str]:
+def format_soak(found: Row) -> list[str]:
     """The long run."""
     what = (f"`{found['how']}`: {found['minutes']:.0f} minutes at {found['records_per_s']:,} records/s with a fault every {found['fault_every_s']} s on "
             f"average; {found['records']:,} records, {found['faults']} faults, verdict: **{found['verdict']}**. Slopes are least-squares lines through the "
@@ -148,7 +148,7 @@ def soak(found: Row) -> list[str]:
     return [*lines, ""]
 
 
-def simulated(rows: list[Row]) -> list[str]:
+def format_simulation(rows: list[Row]) -> list[str]:
     """`make simulate`: totals, and every kind of fault."""
     counted: Counter[str] = Counter()
     ends: Counter[str] = Counter()
@@ -169,7 +169,7 @@ def simulated(rows: list[Row]) -> list[str]:
     return lines
 
 
-def planted(rows: list[Row]) -> list[str]:
+def format_planted(rows: list[Row]) -> list[str]:
     """Known wrongs, and after how many schedules each was found."""
     found = [row for row in rows if row["seed"]]
     what = (f"Put into the service's own text, one at a time (`make simulate PLANTED=all`), and looked for with the seeds from 1 on: "
@@ -181,7 +181,7 @@ def planted(rows: list[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def older(page: str, title: str) -> list[str]:
+def keep_section(page: str, title: str) -> list[str]:
     """A section of the page as it stands, said to be of an earlier campaign."""
     _, found, rest = page.partition(f"\n## {title}\n")
     said = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
@@ -189,7 +189,7 @@ def older(page: str, title: str) -> list[str]:
     return [f"## {title}", "", said, "", body, ""] if found else []
 
 
-def together(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+def merge_labels(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """What happened at nearly the same time has one label."""
     found: list[tuple[float, str]] = []
     for moment, what in marks:
@@ -200,7 +200,7 @@ def together(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     return found
 
 
-def picture(rows: list[Row], to: Path) -> str:
+def draw_picture(rows: list[Row], to: Path) -> str:
     """Rate and lag of one run over time, with what was done to it."""
     with_course = [row for row in rows if row.get("timeline")]
     if not with_course:
@@ -216,7 +216,7 @@ def picture(rows: list[Row], to: Path) -> str:
     lag.plot(times, [max(0, there - here) for there, here in zip(source, copy, strict=True)], color="tab:red", linewidth=1)
     lag.set_ylabel("offsets behind")
     lag.set_xlabel("seconds")
-    for moment, what in together(row["marks"]):
+    for moment, what in merge_labels(row["marks"]):
         rate.axvline(moment, color="grey", linewidth=0.7)
         lag.axvline(moment, color="grey", linewidth=0.7)
         rate.annotate(what, (moment, 1), xycoords=("data", "axes fraction"), rotation=75, fontsize=7, va="bottom", annotation_clip=False)
@@ -236,18 +236,18 @@ def main() -> None:
     arguments.add_argument("--planted", type=Path)
     arguments.add_argument("--how", default="make faults")
     given = arguments.parse_args()
-    rows = read(given.results)
+    rows = read_rows(given.results)
     DOCS.mkdir(exist_ok=True)
-    lines = [HEAD, *summary(rows, given.how), *wrong(rows), picture(rows, DOCS / "faults.png"), *stories(rows)]
+    lines = [HEAD, *format_summary(rows, given.how), *format_failures(rows), draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
     page = (DOCS / "faults.md").read_text() if (DOCS / "faults.md").exists() else ""
-    lines += simulated(read(given.simulated)) if given.simulated else older(page, "Simulated")
-    lines += planted(read(given.planted)) if given.planted else older(page, "Planted wrongs")
-    lines += rivals(json.loads(given.rivals.read_text()), rows) if given.rivals else older(page, RIVAL)
-    lines += soak(json.loads(given.soak.read_text())) if given.soak else older(page, "Soak")
-    (DOCS / "faults.md").write_text("\n".join([*lines, *runs(rows)]))
+    lines += format_simulation(read_rows(given.simulated)) if given.simulated else keep_section(page, "Simulated")
+    lines += format_planted(read_rows(given.planted)) if given.planted else keep_section(page, "Planted wrongs")
+    lines += format_rivals(json.loads(given.rivals.read_text()), rows) if given.rivals else keep_section(page, RIVAL)
+    lines += format_soak(json.loads(given.soak.read_text())) if given.soak else keep_section(page, "Soak")
+    (DOCS / "faults.md").write_text("\n".join([*lines, *format_runs(rows)]))
 
 
-def read(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[Row]:
     """JSON lines."""
     return [json.loads(line) for line in file.read_text().splitlines()]
 

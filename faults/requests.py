@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-NAMES = (
+API_NAMES = (
     "Produce", "Fetch", "ListOffsets", "Metadata", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "OffsetCommit", "OffsetFetch",
     "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "SaslHandshake", "ApiVersions",
     "CreateTopics", "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn",
@@ -39,13 +39,13 @@ class Request:
     frame: bytes
 
 
-def parse(frame: bytes) -> Request:
+def parse_request(frame: bytes) -> Request:
     """The header of a request's frame; a new API goes by its number."""
     key, version, correlation_id, length = HEADER.unpack_from(frame)
     client_id = frame[HEADER.size:HEADER.size + max(0, length)].decode(errors="replace")
-    return Request(NAMES[key] if 0 <= key < len(NAMES) else str(key), version, correlation_id, client_id, frame)
+    return Request(API_NAMES[key] if 0 <= key < len(API_NAMES) else str(key), version, correlation_id, client_id, frame)
 
 
-def correlation_id(frame: bytes) -> int:
+def parse_correlation_id(frame: bytes) -> int:
     """Which request an answer's frame belongs to."""
     return int(LENGTH.unpack_from(frame)[0])

@@ -26,7 +26,7 @@ LINES_MAX = 20
 JUDGE_EVERY_S = 0.5
 LINE = re.compile(r"^\S+ \[.*?\] (ERROR|WARN|INFO) \S+ - (.*)$")
 BRACES = re.compile(r"\{.*\}")
-TELLING = re.compile(r"out of range|truncat|Resetting offset|topicId changed from (?!null)")
+DATA_LOSS = re.compile(r"out of range|truncat|Resetting offset|topicId changed from (?!null)")
 """What makes an INFO line one about lost records; a client that has just connected resets its epoch from null."""
 
 
@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass
-class Scene:
+class MirrorMakerRun:
     """What a story has in its hands."""
 
     clusters: Clusters
@@ -82,7 +82,7 @@ class Scene:
         if not self.hits:
             log = self.rival.log
             self.heard = len(log)
-            self.healthy = {_shape(message) for _, message in _lines(log)}
+            self.healthy = {_normalise(message) for _, message in _parse_log(log)}
         self.hits[what] += 1
         self.harmed = self.acted = time.monotonic()
 
@@ -98,16 +98,16 @@ class Scene:
         self.acted = time.monotonic()
 
 
-def judged(scene: Scene, reference: Partitions) -> tuple[str, float | None]:
+def judge_run(scene: MirrorMakerRun, reference: Partitions) -> tuple[str, float | None]:
     """The verdict when the run is over, and when (monotonic) the copy was complete."""
     deadline = time.monotonic() + PATIENCE_S
     ends: dict[int, int] = {}
     while True:
         now = time.monotonic()
-        copy, ends = _changed(scene, ends)
+        copy, ends = _read_if_changed(scene, ends)
         if copy is not None:
             deadline = now + PATIENCE_S
-            if compare_partitions(reference, copy) == [] or _at_the_end(reference, copy):
+            if compare_partitions(reference, copy) == [] or _has_last_records(reference, copy):
                 time.sleep(STEADY_S)
                 differences = compare_partitions(reference, scene.clusters.destination.read(scene.topic))
                 return ("; ".join(differences) or "exact"), None if differences else now
@@ -117,7 +117,7 @@ def judged(scene: Scene, reference: Partitions) -> tuple[str, float | None]:
         time.sleep(JUDGE_EVERY_S)
 
 
-def _changed(scene: Scene, ends: dict[int, int]) -> tuple[Partitions | None, dict[int, int]]:
+def _read_if_changed(scene: MirrorMakerRun, ends: dict[int, int]) -> tuple[Partitions | None, dict[int, int]]:
     """The copy, if more of it can be read than last time."""
     if not scene.clusters.destination.partitions(scene.topic):
         return None, ends
@@ -125,16 +125,16 @@ def _changed(scene: Scene, ends: dict[int, int]) -> tuple[Partitions | None, dic
     return (None if found == ends else scene.clusters.destination.read(scene.topic)), found
 
 
-def _at_the_end(reference: Partitions, copy: Partitions) -> bool:
+def _has_last_records(reference: Partitions, copy: Partitions) -> bool:
     return all(records[-1] in reversed(copy.get(partition, [])) for partition, records in reference.items() if records)
 
 
-def said(scene: Scene) -> tuple[str, dict[str, list[str]]]:
+def summarise_log(scene: MirrorMakerRun) -> tuple[str, dict[str, list[str]]]:
     """Its strongest words about the harm, and the lines of each level."""
-    about = [(level, message) for level, message in _lines(scene.rival.log[scene.heard:]) if _shape(message) not in scene.healthy]
+    about = [(level, message) for level, message in _parse_log(scene.rival.log[scene.heard:]) if _normalise(message) not in scene.healthy]
     telling = {"ERROR": [message for level, message in about if level == "ERROR"], "WARN": [message for level, message in about if level == "WARN"],
-               "INFO": [message for level, message in about if level == "INFO" and TELLING.search(message)]}
-    lines = {level: list({_shape(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
+               "INFO": [message for level, message in about if level == "INFO" and DATA_LOSS.search(message)]}
+    lines = {level: list({_normalise(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
     first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in telling.items() if messages), "nothing")
     if scene.rival.code is not None:
         return f"stopped (exit code {scene.rival.code}); {first}", lines
@@ -143,10 +143,10 @@ def said(scene: Scene) -> tuple[str, dict[str, list[str]]]:
     return first, lines
 
 
-def _lines(log: str) -> list[tuple[str, str]]:
+def _parse_log(log: str) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for line in log.splitlines() if (found := LINE.match(line))]
 
 
-def _shape(message: str) -> str:
+def _normalise(message: str) -> str:
     """A message without what differs from one time to the next."""
     return re.sub(r"\d+", "#", message)

@@ -30,19 +30,19 @@ from rich.table import Table
 from bench import mirrormaker
 from bench.mirrormaker import MirrorMaker
 from faults.load import Load
-from faults.rival_run import Outcome, Scene, judged, said
-from faults.stand import clusters as own_clusters
+from faults.rival_run import MirrorMakerRun, Outcome, judge_run, summarise_log
+from faults.stand import start_clusters as own_clusters
 from tests.judge import Partitions
 from tests.kafka import Clusters, make_records
 
 PARTITIONS = 4
 RECORDS = 20_000
 TIMES = 2
-Tell = Callable[[Scene], Partitions]
+Inject = Callable[[MirrorMakerRun], Partitions]
 """Does the harm and returns what the copy is compared with."""
 
 
-def killed(scene: Scene) -> Partitions:
+def kill_mirrormaker(scene: MirrorMakerRun) -> Partitions:
     """SIGKILL under load, started again at once, twice."""
     with scene.load:
         scene.start()
@@ -51,10 +51,10 @@ def killed(scene: Scene) -> Partitions:
             scene.kill()
             scene.start()
         scene.flows()
-    return _after_the_load(scene)
+    return _read_source_after_load(scene)
 
 
-def broker_killed(scene: Scene, side: str) -> Partitions:
+def kill_broker(scene: MirrorMakerRun, side: str) -> Partitions:
     """SIGKILL of a single-node broker under load, started again at once on what it had written, twice."""
     broker = getattr(scene.clusters, side).broker
     with scene.load:
@@ -66,18 +66,18 @@ def broker_killed(scene: Scene, side: str) -> Partitions:
             scene.hit(f"SIGKILL of the {side}'s broker")
             broker.start().wait()
         scene.flows()
-    return _after_the_load(scene)
+    return _read_source_after_load(scene)
 
 
-def _after_the_load(scene: Scene) -> Partitions:
+def _read_source_after_load(scene: MirrorMakerRun) -> Partitions:
     scene.acted = time.monotonic()
     return scene.clusters.source.read(scene.topic)
 
 
-def truncated(scene: Scene) -> Partitions:
+def truncate_source(scene: MirrorMakerRun) -> Partitions:
     """While it is stopped, records are deleted that it has not copied; behind them are others."""
     source = scene.clusters.source
-    _copied_and_stopped(scene)
+    _copy_and_stop(scene)
     reached = source.end_offsets(scene.topic)
     source.write(scene.topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
     gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.end_offsets(scene.topic).items()]
@@ -90,10 +90,10 @@ def truncated(scene: Scene) -> Partitions:
     return everything
 
 
-def recreated(scene: Scene, share: float) -> Partitions:
+def recreate_source(scene: MirrorMakerRun, share: float) -> Partitions:
     """While it is stopped, the source topic is deleted and recreated, with `share` times as many records, all of them new."""
     source = scene.clusters.source
-    _copied_and_stopped(scene)
+    _copy_and_stop(scene)
     old = source.read(scene.topic)
     before = source.topic_id(scene.topic)
     source.delete(scene.topic)
@@ -106,7 +106,7 @@ def recreated(scene: Scene, share: float) -> Partitions:
     return {partition: old[partition] + new[partition] for partition in old}
 
 
-def _copied_and_stopped(scene: Scene) -> None:
+def _copy_and_stop(scene: MirrorMakerRun) -> None:
     """A first copy, exact, and an orderly end; in two parts, so that what it says at any start again is known."""
     for part in (range(RECORDS // 2), range(RECORDS // 2, RECORDS)):
         scene.clusters.source.write(scene.topic, make_records(part, PARTITIONS))
@@ -116,47 +116,47 @@ def _copied_and_stopped(scene: Scene) -> None:
         scene.rival.stop()
 
 
-STORIES: dict[str, Tell] = {
-    "MirrorMaker SIGKILL": killed,
-    "broker SIGKILL, destination": partial(broker_killed, side="destination"),
-    "broker SIGKILL, source": partial(broker_killed, side="source"),
-    "source truncated, stopped": truncated,
-    "source recreated shorter, stopped": partial(recreated, share=0.3),
-    "source recreated longer, stopped": partial(recreated, share=1.5),
+STORIES: dict[str, Inject] = {
+    "MirrorMaker SIGKILL": kill_mirrormaker,
+    "broker SIGKILL, destination": partial(kill_broker, side="destination"),
+    "broker SIGKILL, source": partial(kill_broker, side="source"),
+    "source truncated, stopped": truncate_source,
+    "source recreated shorter, stopped": partial(recreate_source, share=0.3),
+    "source recreated longer, stopped": partial(recreate_source, share=1.5),
 }
 
 
-def perform(story: str, run: int, folder: Path) -> Outcome:
+def run_story(story: str, run: int, folder: Path) -> Outcome:
     """Tell one story on fresh brokers, and judge; what went wrong in the story itself is its verdict."""
     topic = f"rival-{run}"
     with own_clusters(folder, "own") as clusters:
         clusters.source.create(topic, PARTITIONS)
         rival = MirrorMaker(folder / "mirrormaker", clusters.source.address, clusters.destination.address, topic)
-        scene = Scene(clusters, topic, rival, Load(clusters.source, topic, PARTITIONS))
+        scene = MirrorMakerRun(clusters, topic, rival, Load(clusters.source, topic, PARTITIONS))
         try:
-            return _outcome(story, run, scene, *_told(story, scene, clusters))
+            return _build_outcome(story, run, scene, *_run_and_judge(story, scene, clusters))
         finally:
             rival.kill()
 
 
-def _told(story: str, scene: Scene, clusters: Clusters) -> tuple[Partitions, str, float | None]:
+def _run_and_judge(story: str, scene: MirrorMakerRun, clusters: Clusters) -> tuple[Partitions, str, float | None]:
     try:
         reference = STORIES[story](scene)
     except AssertionError as never:  # it came to a halt in the middle: the load has ended, the judge says what is missing
         reference = clusters.source.read(scene.topic)
-        found, complete = judged(scene, reference)
+        found, complete = judge_run(scene, reference)
         return reference, f"in the story: {never}; then: {found}", complete
-    return reference, *judged(scene, reference)
+    return reference, *judge_run(scene, reference)
 
 
-def _outcome(story: str, run: int, scene: Scene, reference: Partitions, found: str, complete: float | None) -> Outcome:
-    words, lines = said(scene)
+def _build_outcome(story: str, run: int, scene: MirrorMakerRun, reference: Partitions, found: str, complete: float | None) -> Outcome:
+    words, lines = summarise_log(scene)
     assert scene.hits, "nothing was hit: the run proves nothing"
     return Outcome(story, run, dict(scene.hits), found, words, sum(map(len, reference.values())), complete and round(complete - scene.acted, 1),
                    complete and round(complete - scene.harmed, 1), lines, scene.load.aborted)
 
 
-def shown(outcomes: list[Outcome]) -> Table:
+def build_table(outcomes: list[Outcome]) -> Table:
     """The table."""
     table = Table(title="MirrorMaker 2, exactly-once, Kafka 4.3.1", show_lines=True)
     for name in ("story", "harm", "records", "verdict", "what its log said of it", "complete after", "since the harm"):
@@ -186,7 +186,7 @@ def main() -> int:
         for run in range(1, given.runs + 1):
             for number, story in enumerate(name for name in STORIES if given.only.lower() in name.lower()):
                 try:
-                    outcomes.append(perform(story, run, kept / f"{run}-{number}"))
+                    outcomes.append(run_story(story, run, kept / f"{run}-{number}"))
                 except Exception as failed:
                     broken += 1
                     print(f"{story}, run {run}: the story itself failed, this is no result: {type(failed).__name__}: {failed}", file=sys.stderr, flush=True)
@@ -196,7 +196,7 @@ def main() -> int:
                     given.out.write_text(json.dumps({
                         "rival": "MirrorMaker 2, Kafka 4.3.1, exactly-once", "cores": os.cpu_count(), "kernel": platform.release(),
                         "outcomes": [outcome.as_dict() for outcome in outcomes]}, indent=1) + "\n")
-    Console(width=200).print(shown(outcomes))
+    Console(width=200).print(build_table(outcomes))
     return 1 if broken else 0
 
 

@@ -25,7 +25,7 @@ EVERY = 2**31
 
 
 @dataclass(eq=False)
-class Rule:
+class ProxyRule:
     """Made by `Proxy.rule`; `api` None is any, `client_id` is a part of the client's id."""
 
     loop: asyncio.AbstractEventLoop

@@ -159,7 +159,7 @@ class Run:
         return self.clusters.source.read(self.topic)
 
 
-Tell = Callable[[Run], None]
+Inject = Callable[[Run], None]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Story:
     """A name, what is done, and the brokers that it needs."""
 
     name: str
-    tell: Tell
+    tell: Inject
     brokers: Brokers = "shared"
     partitions: int = PARTITIONS
     records_per_s: int = 1500
@@ -177,7 +177,7 @@ class Story:
     """Whether its course over time is kept, for a picture."""
 
 
-def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
+def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
     """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
     topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
@@ -190,7 +190,7 @@ def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result
     try:
         with load:
             story.tell(run)
-        result.verdict = run.stopped or _judged(run, result)
+        result.verdict = run.stopped or _judge(run, result)
         assert run.hits, "nothing was hit: the run proves nothing"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
@@ -203,19 +203,20 @@ def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result
     return result
 
 
-def _judged(run: Run, result: Result) -> str:
+def _judge(run: Run, result: Result) -> str:
     """Wait for an exact copy; then counters, stop, open transactions, and the final verdict."""
     ended = time.monotonic()
     source = run.source_now()
     result.records = sum(map(len, source.values()))
-    differences = _healed(run, source)
+    differences = _wait_until_exact(run, source)
     result.heal_s = round(time.monotonic() - ended, 1)
     living = run.services
-    result.duplicates, result.holes, result.stale = (_total(living, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
-    result.torn = _total(living, "reo_torn_records_total")
+    result.duplicates, result.holes, result.stale = (
+        _sum_metric(living, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
+    result.torn = _sum_metric(living, "reo_torn_records_total")
     copy = run.clusters.destination.read(run.topic)
     if not run.counters_lost:
-        differences += _counted(run, copy)
+        differences += _compare_counters(run, copy)
     for service in living:
         if service.process.poll() is None:
             service.stop()
@@ -225,19 +226,19 @@ def _judged(run: Run, result: Result) -> str:
     return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
 
 
-def _counted(run: Run, copy: Partitions) -> list[str]:
+def _compare_counters(run: Run, copy: Partitions) -> list[str]:
     """Whether the service counts what is there; it may count a transaction after a reader has seen it."""
     deadline = time.monotonic() + COUNTED_S
     while True:
-        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _total(run.services, "reo_transactions_total", outcome="unknown"))
-        said = _total(run.services, "reo_records_out_total", stage="deduplicator") + _total(run.services, "reo_torn_records_total")
+        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _sum_metric(run.services, "reo_transactions_total", outcome="unknown"))
+        said = _sum_metric(run.services, "reo_records_out_total", stage="deduplicator") + _sum_metric(run.services, "reo_torn_records_total")
         differences = compare_counters(copy, said, unsure)
         if not differences or time.monotonic() > deadline:
             return differences
         time.sleep(PAUSE_S)
 
 
-def _healed(run: Run, source: Partitions) -> list[str]:
+def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
     """Ask the judge again and again until the copy is exact; what is wrong when it never is."""
     deadline = time.monotonic() + HEAL_S
     wanted = sum(map(len, source.values()))
@@ -253,10 +254,10 @@ def _healed(run: Run, source: Partitions) -> list[str]:
         time.sleep(JUDGE_EVERY_S)
 
 
-def _total(services: list[Service], name: str, **labels: str) -> int:
+def _sum_metric(services: list[Service], name: str, **labels: str) -> int:
     return int(sum(service.metric(name, **labels) for service in services))
 
 
-def deaths(service: Service, stage: str) -> int:
+def count_deaths(service: Service, stage: str) -> int:
     """How often the supervisor saw a process of this stage die."""
     return len(re.findall(rf" reo: {stage}-\d+ ended ", service.log))

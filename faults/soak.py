@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import linear_regression, mean
 
 from bench.processes import usage_of
-from faults.run import Run, Story, perform
-from faults.stand import clusters
-from faults.stories.mixed import cut_connections, freeze_some, go_silent, lose_a_request
+from faults.run import Run, Story, run_story
+from faults.stand import start_clusters
+from faults.stories.mixed import cut_connections, freeze_process, lose_request, make_half_open
 from tests.service import Service
 
 SAMPLE_S = 10.0
@@ -33,7 +33,7 @@ KINDS = ("supervisor", "replicator", "jvm", "deduplicator")
 Sample = tuple[float, float, int, int]
 
 
-def looked_at(pid: int, began: float) -> Sample | None:
+def sample_process(pid: int, began: float) -> Sample | None:
     """(hours, resident MB, descriptors, threads); None when it has just ended."""
     try:
         folders = [len(list(Path(f"/proc/{pid}/{kind}").iterdir())) for kind in ("fd", "task")]
@@ -42,32 +42,32 @@ def looked_at(pid: int, began: float) -> Sample | None:
     return (time.monotonic() - began) / 3600, usage_of([pid]).rss_mb, folders[0], folders[1]
 
 
-def sampled(service: Service, samples: dict[str, list[Sample]], began: float) -> None:
+def sample_service(service: Service, samples: dict[str, list[Sample]], began: float) -> None:
     """One look at each process."""
     for kind in KINDS:
         pid = service.process.pid if kind == "supervisor" else service.find_pid(kind)
-        found = looked_at(pid, began) if pid else None
+        found = sample_process(pid, began) if pid else None
         if found:
             samples[kind].append(found)
 
 
-def soaked(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
+def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
     """The load, the faults, the looks. Kills are rare: a killed process has no memory to leak."""
     service = run.start()
     run.flows()
     began = time.monotonic()
     fault_at = began + FAULT_EVERY_S
     while time.monotonic() < began + 60 * minutes:
-        sampled(service, samples, began)
+        sample_service(service, samples, began)
         time.sleep(SAMPLE_S)  # the interval of the looks
         assert service.process.poll() is None, service.read_log_tail()
         if time.monotonic() > fault_at:
             fault_at = time.monotonic() + run.chance.expovariate(1 / FAULT_EVERY_S)
-            run.chance.choice((cut_connections, cut_connections, freeze_some, go_silent, lose_a_request))(run, service)
+            run.chance.choice((cut_connections, cut_connections, freeze_process, make_half_open, lose_request))(run, service)
             print(f"{(time.monotonic() - began) / 60:.0f} min: {dict(run.hits)}", flush=True)
 
 
-def slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
+def compute_slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
     """The last values and the lines through the second half."""
     found = {}
     for kind, rows in samples.items():
@@ -80,7 +80,7 @@ def slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
     return found
 
 
-def course(samples: dict[str, list[Sample]]) -> dict[str, list[tuple[float, float]]]:
+def thin_out_memory(samples: dict[str, list[Sample]]) -> dict[str, list[tuple[float, float]]]:
     """(minutes, resident MB) of each process every five minutes: a step that stays after a backlog looks like a slope, and is none."""
     every = int(COURSE_EVERY_S / SAMPLE_S)
     return {kind: [(round(60 * row[0], 1), round(row[1], 1)) for row in rows[::every]] for kind, rows in samples.items()}
@@ -94,14 +94,14 @@ def main() -> int:
     arguments.add_argument("--out", type=Path)
     given = arguments.parse_args()
     samples: dict[str, list[Sample]] = defaultdict(list)
-    story = Story("soak", lambda run: soaked(run, given.minutes, samples), brokers="proxied", records_per_s=RECORDS_PER_S)
-    with tempfile.TemporaryDirectory(prefix="reo-soak-") as folder, clusters(Path(folder) / "brokers", story.brokers) as stand:
-        result = perform(story, stand, given.seed, Path(folder))
+    story = Story("soak", lambda run: run_soak(run, given.minutes, samples), brokers="proxied", records_per_s=RECORDS_PER_S)
+    with tempfile.TemporaryDirectory(prefix="reo-soak-") as folder, start_clusters(Path(folder) / "brokers", story.brokers) as stand:
+        result = run_story(story, stand, given.seed, Path(folder))
     report = {
         "how": f"make soak MINUTES={given.minutes:.0f} SEED={given.seed}", "minutes": given.minutes,
         "records_per_s": RECORDS_PER_S, "fault_every_s": FAULT_EVERY_S,
         "records": result.records, "faults": sum(result.hits.values()), "hits": result.hits, "verdict": result.verdict, "cores": os.cpu_count(),
-        "processes": slopes(samples), "course": course(samples),
+        "processes": compute_slopes(samples), "course": thin_out_memory(samples),
     }
     print(json.dumps(report, indent=1))
     if given.out:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from faults.proxied import proxied
+from faults.proxied import make_proxied_broker
 from faults.proxy import Proxy
 from reo.demo.broker import Broker, free_port
 from tests.kafka import ROOT, Cluster, Clusters
@@ -21,7 +21,7 @@ from tests.kafka import ROOT, Cluster, Clusters
 JARS = ROOT / "jars" / "broker"
 HEAP_MB = 384
 Brokers = Literal["shared", "own", "three", "guarded", "proxied", "identical"]
-GUARDED = {
+AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
@@ -29,7 +29,7 @@ GUARDED = {
 
 
 @dataclass
-class Three:
+class ThreeBrokers:
     """Three brokers, one cluster; what `tests.kafka.Cluster` asks of a broker."""
 
     brokers: list[Broker]
@@ -40,7 +40,7 @@ class Three:
         return ",".join(broker.address for broker in self.brokers)
 
 
-def three(folder: Path) -> Three:
+def make_three_brokers(folder: Path) -> ThreeBrokers:
     """Make them; each with an id, all with the same voters and replication."""
     ports = [free_port() for _ in range(3)]
     voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
@@ -49,7 +49,7 @@ def three(folder: Path) -> Three:
         "controller.quorum.voters": voters, "default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.replication.factor": "3",
         "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2",
     }
-    return Three([Broker(folder / f"broker-{number}", JARS, HEAP_MB, common | {"node.id": str(number)}, controller_port=port, cluster_id=cluster_id)
+    return ThreeBrokers([Broker(folder / f"broker-{number}", JARS, HEAP_MB, common | {"node.id": str(number)}, controller_port=port, cluster_id=cluster_id)
                   for number, port in enumerate(ports, 1)])
 
 
@@ -68,21 +68,21 @@ class IdenticalCluster(Cluster):
 
 
 @contextmanager
-def clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
+def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
     """Both clusters, running; they are killed at the end."""
     with ExitStack() as stack:
         if kind == "proxied":
-            pairs = [proxied(folder / side, JARS) for side in ("source", "destination")]
+            pairs = [make_proxied_broker(folder / side, JARS) for side in ("source", "destination")]
             made: list[Cluster] = [ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs]
         elif kind == "identical":
             others = [Cluster(Broker(folder / f"source-{number}", JARS, HEAP_MB)) for number in (2, 3)]
             made = [IdenticalCluster(Broker(folder / "source-1", JARS, HEAP_MB), others=others), Cluster(Broker(folder / "destination", JARS, HEAP_MB))]
         elif kind == "three":
-            made = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(three(folder / "destination"))]  # type: ignore[arg-type]
+            made = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(make_three_brokers(folder / "destination"))]  # type: ignore[arg-type]
         else:
-            made = [Cluster(Broker(folder / side, JARS, HEAP_MB, GUARDED if kind == "guarded" else {})) for side in ("source", "destination")]
+            made = [Cluster(Broker(folder / side, JARS, HEAP_MB, AUTHORIZER if kind == "guarded" else {})) for side in ("source", "destination")]
         each = [*made, *(other for cluster in made if isinstance(cluster, IdenticalCluster) for other in cluster.others)]
-        brokers = [broker for cluster in each for broker in (cluster.broker.brokers if isinstance(cluster.broker, Three) else [cluster.broker])]
+        brokers = [broker for cluster in each for broker in (cluster.broker.brokers if isinstance(cluster.broker, ThreeBrokers) else [cluster.broker])]
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from faults.load import Load
-from faults.run import perform
+from faults.run import run_story
 from faults.stories import ALL
 from tests.conftest import Start
 from tests.judge import compare_partitions
@@ -34,7 +34,7 @@ Kills of one stage alone, at each of its points: tests/test_crash_points.py; of 
 @pytest.mark.parametrize("story", [pytest.param(story, marks=pytest.mark.long if story in REPEATED else ()) for story in SAMPLE])
 def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
     """The story's harm is done while records flow; the copy becomes exact, the counters agree, no transaction stays open."""
-    result = perform(ALL[story], clusters, SEED, tmp_path)
+    result = run_story(ALL[story], clusters, SEED, tmp_path)
     assert result.good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.verdict == "exact"
     assert result.records > result.aborted > 0

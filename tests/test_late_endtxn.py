@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from common.kafka_clients import LossCounter
 from common.pulse import Pulse
 from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
-from faults.proxied import proxied
+from faults.proxied import make_proxied_broker
 from faults.proxy import Proxy
-from faults.rule import Rule
+from faults.rule import ProxyRule
 from tests.kafka import ROOT, Cluster, until
 
 ANSWER_S = 20
@@ -63,17 +63,17 @@ class Story:
         client.flush(ANSWER_S)
         return errors
 
-    def hold(self, letter: str) -> Rule:
+    def hold(self, letter: str) -> ProxyRule:
         """The next EndTxn of this producer will be late."""
         return self.proxy.rule("hold", "EndTxn", client_id=f"{self.topic}-{letter}")
 
-    def cut_when(self, held: Rule) -> Thread:
+    def cut_when(self, held: ProxyRule) -> Thread:
         """In the background, because the client waits in its commit: cut all connections as soon as the rule has struck."""
         cutter = Thread(target=lambda: held.hit.wait(ANSWER_S) and self.proxy.cut_all())
         cutter.start()
         return cutter
 
-    def release(self, rule: Rule) -> int:
+    def release(self, rule: ProxyRule) -> int:
         """Let it arrive; returns the broker's error code, once nothing is undecided that it decided."""
         assert rule.hits == 1
         assert not rule.answers
@@ -91,7 +91,7 @@ class Story:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
     """One broker and the proxy in front of it."""
-    broker, proxy = proxied(tmp_path_factory.mktemp("late") / "broker", ROOT / "jars" / "broker")
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("late") / "broker", ROOT / "jars" / "broker")
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy

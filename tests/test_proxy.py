@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from faults.proxied import proxied
+from faults.proxied import make_proxied_broker
 from faults.proxy import Proxy
-from faults.requests import HEADER, NAMES, parse
+from faults.requests import API_NAMES, HEADER, parse_request
 from faults.rule import EVERY
 from tests.kafka import ROOT, Cluster, until
 
@@ -25,7 +25,7 @@ PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
     """One broker, asked directly, and the one proxy in front of it."""
-    broker, proxy = proxied(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy
@@ -194,8 +194,8 @@ def test_delay_and_width_slow_it_down(cluster: Cluster, proxy: Proxy, topic: str
 def test_a_rule_strikes_the_nth_request_of_its_api_and_client(proxy: Proxy) -> None:
     """Counted from when the rule was made; other APIs and other clients do not count; None is any API."""
     def request(api: str, client_id: str) -> bytes:
-        return HEADER.pack(NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
-    sent = [parse(request(api, client)) for api, client in (
+        return HEADER.pack(API_NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
+    sent = [parse_request(request(api, client)) for api, client in (
         ("EndTxn", "w-a"), ("Produce", "w-a"), ("EndTxn", "w-b"), ("EndTxn", "w-a"), ("EndTxn", "w-a"), ("EndTxn", "w-a"))]
     rules = [proxy.rule("cut", "EndTxn", client_id="a", nth=2), proxy.rule("cut", "EndTxn", nth=2, times=2), proxy.rule("cut", nth=6), proxy.rule("cut", nth=7)]
     assert [[number for number, one in enumerate(sent) if rule.strikes(one)] for rule in rules] == [[3], [2, 3], [5], []]

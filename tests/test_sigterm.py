@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from faults.proxied import proxied
+from faults.proxied import make_proxied_broker
 from faults.proxy import Proxy
 from faults.rule import EVERY
 from tests.kafka import ROOT, Cluster, Clusters, make_records, until
@@ -35,7 +35,7 @@ class Begin(Protocol):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
     """One broker and the proxy in front of it."""
-    broker, proxy = proxied(tmp_path_factory.mktemp("sigterm") / "broker", ROOT / "jars" / "broker")
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("sigterm") / "broker", ROOT / "jars" / "broker")
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy

@@ -14,7 +14,7 @@ from typing import Self
 
 from faults.run import PARTITIONS, Run, Story
 from faults.stand import IdenticalCluster
-from faults.stories.brokers import WAYS
+from faults.stories.brokers import FAULTS
 from tests.judge import Record
 from tests.kafka import Cluster, make_record, until
 
@@ -23,7 +23,7 @@ TICK_S = 0.02
 FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", "source_request_timeout_ms": "1000", "source_backoff_min_ms": "500"}
 
 
-class Alike(threading.Thread):
+class IdenticalFeed(threading.Thread):
     """The same records to each candidate until the end of the `with` block; then all of them have all."""
 
     def __init__(self, candidates: Sequence[Cluster], topic: str, made: Callable[[int], Record] = make_record) -> None:
@@ -56,22 +56,23 @@ class Alike(threading.Thread):
                 producer.poll(0)
 
 
-def harmed(run: Run, way: str, times: int = 3) -> None:
+def fault_candidates(run: Run, way: str, times: int = 3) -> None:
     """Each in turn, with records flowing in between; at least once the copy has to have changed over."""
     source = run.clusters.source
     assert isinstance(source, IdenticalCluster)
     candidates: list[Cluster] = [source, *source.others]
     for other in source.others:
         other.create(run.topic, PARTITIONS)
-    with Alike(candidates, run.topic):
+    with IdenticalFeed(candidates, run.topic):
         service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
         run.flows()
         for number in range(times):
-            WAYS[way](candidates[number % len(candidates)].broker, run)
+            FAULTS[way](candidates[number % len(candidates)].broker, run)
             run.flows()
         until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
         run.hit("failover", int(service.metric("reo_source_switches_total")))
         time.sleep(run.chance.uniform(0, 2))
 
 
-STORIES = tuple(Story(f"identical sources, {way}", partial(harmed, way=way), brokers="identical", begins_empty=True) for way in ("SIGKILL", "SIGSTOP"))
+STORIES = tuple(Story(f"identical sources, {way}", partial(fault_candidates, way=way), brokers="identical", begins_empty=True)
+                for way in ("SIGKILL", "SIGSTOP"))

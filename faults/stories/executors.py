@@ -13,7 +13,7 @@ from tests.spark_cluster import HERE, SparkCluster, freeze, thaw
 MEMORY_MB = "512"
 
 
-def executor_lost_and_frozen(run: Run) -> None:
+def kill_and_freeze_executors(run: Run) -> None:
     """The living worker takes over what the dead one read; when its executor wakes, it goes on. The cluster ends with the story, so that waits for the copy."""
     with patch.dict(os.environ, HERE), SparkCluster(run.folder / "spark") as cluster:
         service = run.start(replicator_master=cluster.url, replicator_memory_mb=MEMORY_MB)
@@ -34,4 +34,4 @@ def executor_lost_and_frozen(run: Run) -> None:
         run.stop(service)
 
 
-STORIES = (Story("Spark executor lost, another frozen", executor_lost_and_frozen),)
+STORIES = (Story("Spark executor lost, another frozen", kill_and_freeze_executors),)

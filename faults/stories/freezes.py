@@ -12,14 +12,14 @@ from tests.kafka import until
 from tests.service import Service, read_command_line, send_signal, wait_for_failpoint
 
 
-def assigned(service: Service) -> int:
+def count_assignments(service: Service) -> int:
     """How often a worker was given partitions."""
     return len(re.findall(r"\[\S[^\]]*\] are assigned", service.log))
 
 
-def resumed(run: Run, service: Service, pid: int, before: int) -> None:
+def wake_zombie(run: Run, service: Service, pid: int, before: int) -> None:
     """Wait for the successor, wake the zombie, and let records flow on."""
-    until(lambda: assigned(service) > before, "a successor has the partitions")
+    until(lambda: count_assignments(service) > before, "a successor has the partitions")
     run.flows(500, 1500)
     send_signal(pid, signal.SIGCONT)
     run.hit("zombie of stage two woken")
@@ -27,28 +27,28 @@ def resumed(run: Run, service: Service, pid: int, before: int) -> None:
     run.flows()
 
 
-def worker(run: Run) -> None:
+def freeze_worker(run: Run) -> None:
     """One of two workers freezes at a random moment."""
     service = run.start(deduplicator_workers="2")
     until(lambda: {"0", "1"} == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log)), "both workers have partitions")
     run.flows()
-    before, pid = assigned(service), until(lambda: service.find_pid("deduplicator", run.chance.randint(0, 1)), "the worker lives")
+    before, pid = count_assignments(service), until(lambda: service.find_pid("deduplicator", run.chance.randint(0, 1)), "the worker lives")
     send_signal(pid, signal.SIGSTOP)
     run.hit("SIGSTOP of a worker")
-    resumed(run, service, pid, before)
+    wake_zombie(run, service, pid, before)
 
 
-def between_offsets_and_commit(run: Run, point: str = "two: offsets sent") -> None:
+def freeze_before_commit(run: Run, point: str = "two: offsets sent") -> None:
     """A worker freezes with a transaction that only wants its EndTxn; its successor must not let that one come."""
     proof = run.folder / "frozen"
     service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.chance.randint(5, 20)}:{proof}")
     pid = wait_for_failpoint(proof, point)
-    before = assigned(service)
+    before = count_assignments(service)
     run.hit(f"frozen at {point!r}")
-    resumed(run, service, pid, before)
+    wake_zombie(run, service, pid, before)
 
 
-def jvm(run: Run) -> None:
+def freeze_jvm(run: Run) -> None:
     """Stage one's Python is killed while its JVM is frozen; the JVM wakes when a new run is on, and writes what it still has."""
     service = run.start()
     run.flows()
@@ -65,7 +65,7 @@ def jvm(run: Run) -> None:
     run.flows()
 
 
-def driver(run: Run) -> None:
+def freeze_driver(run: Run) -> None:
     """The whole of stage one freezes, another service takes over, and the first wakes: two drivers, until the first is stopped."""
     two, one = run.start("deduplicator"), run.start("replicator")
     run.flows()
@@ -90,7 +90,7 @@ def driver(run: Run) -> None:
     run.flows()
 
 
-def for_seconds(run: Run) -> None:
+def freeze_everything(run: Run) -> None:
     """Everything freezes for longer than sessions and transactions last, as a suspended machine does, and goes on."""
     service = run.start()
     run.flows()
@@ -103,9 +103,9 @@ def for_seconds(run: Run) -> None:
 
 
 STORIES = (
-    Story("SIGSTOP of a worker", worker),
-    Story("SIGSTOP between offsets and commit", between_offsets_and_commit),
-    Story("SIGSTOP of a JVM whose driver is killed", jvm),
-    Story("SIGSTOP of a driver, another takes over", driver),
-    Story("SIGSTOP of everything", for_seconds),
+    Story("SIGSTOP of a worker", freeze_worker),
+    Story("SIGSTOP between offsets and commit", freeze_before_commit),
+    Story("SIGSTOP of a JVM whose driver is killed", freeze_jvm),
+    Story("SIGSTOP of a driver, another takes over", freeze_driver),
+    Story("SIGSTOP of everything", freeze_everything),
 )

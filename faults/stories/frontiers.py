@@ -14,7 +14,7 @@ from tests.kafka import ROOT, until
 from tests.service import build_environment
 
 
-def stopped(run: Run) -> None:
+def copy_and_stop(run: Run) -> None:
     """Copy for a while, stop, and hold the load with records left to copy."""
     service = run.start()
     run.flows()
@@ -24,7 +24,7 @@ def stopped(run: Run) -> None:
     run.load.pause()
 
 
-def torn_records(run: Run) -> int:
+def write_torn_records(run: Run) -> int:
     """Write what comes next to the destination, past the service: just what a transaction leaves whose offsets were aborted."""
     source, copy = run.source_now(), run.clusters.destination.read(run.topic)
     parts = {partition: records[len(copy[partition]):][:run.chance.randint(1, 400)] for partition, records in source.items()}
@@ -35,20 +35,20 @@ def torn_records(run: Run) -> int:
     return number
 
 
-def torn(run: Run) -> None:
+def tear_transaction(run: Run) -> None:
     """The output is there, the frontier is not: found at the start, counted, and not written twice."""
-    stopped(run)
-    number = torn_records(run)
+    copy_and_stop(run)
+    number = write_torn_records(run)
     run.load.go_on()
     service = run.start()
     until(lambda: service.metric("reo_torn_records_total") == number, "the torn records are counted")
     run.flows()
 
 
-def torn_and_foreign(run: Run) -> None:
+def tear_and_add_foreign(run: Run) -> None:
     """Behind the torn records stands one that is not ours: a named stop, and nothing is written behind it."""
-    stopped(run)
-    torn_records(run)
+    copy_and_stop(run)
+    write_torn_records(run)
     foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
     run.clusters.destination.write(run.topic, [(partition, foreign) for partition in range(PARTITIONS)])
     run.hit("foreign records", PARTITIONS)
@@ -59,14 +59,14 @@ def torn_and_foreign(run: Run) -> None:
     run.stopped = f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
 
 
-def group_of(run: Run) -> str:
+def wait_for_empty_group(run: Run) -> str:
     """The consumer group, once it has no members."""
     group, admin = f"reo-{run.topic}", run.clusters.destination.admin
     until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member is forgotten")
     return group
 
 
-def recovered(run: Run) -> None:
+def recover_and_resume(run: Run) -> None:
     """`reo recover` finds the frontier from the data, and the copy goes on."""
     done = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
                           env={"PATH": "/usr/bin:/bin"} | build_environment(run.clusters, run.topic, {}))
@@ -77,30 +77,30 @@ def recovered(run: Run) -> None:
     run.flows()
 
 
-def deleted(run: Run) -> None:
+def delete_frontier(run: Run) -> None:
     """The group was deleted, or its offsets expired: refused, and found again from the data."""
-    stopped(run)
-    group = group_of(run)
+    copy_and_stop(run)
+    group = wait_for_empty_group(run)
     run.clusters.destination.admin.delete_consumer_groups([group])[group].result()
     run.hit("frontier deleted")
     run.stops(run.start(), FrontierLost)
-    group_of(run)
-    recovered(run)
+    wait_for_empty_group(run)
+    recover_and_resume(run)
 
 
-def reset(run: Run) -> None:
+def reset_frontier(run: Run) -> None:
     """An operator set the group's offsets with Kafka's own tool, which knows nothing of the frontier: refused, and found again."""
-    stopped(run)
+    copy_and_stop(run)
     places = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
-    request = ConsumerGroupTopicPartitions(group_of(run), places)
+    request = ConsumerGroupTopicPartitions(wait_for_empty_group(run), places)
     run.clusters.destination.admin.alter_consumer_group_offsets([request])[request.group_id].result()
     run.hit("frontier reset")
     run.stops(run.start(), FrontierUnreadable)
-    group_of(run)
-    recovered(run)
+    wait_for_empty_group(run)
+    recover_and_resume(run)
 
 
-def set_back(run: Run) -> None:
+def restore_older_frontier(run: Run) -> None:
     """An older commit of ours was put back, metadata and all: the data says how far the copy is, nothing is written twice."""
     service = run.start()
     run.flows()
@@ -109,7 +109,8 @@ def set_back(run: Run) -> None:
     old = asked[request.group_id].result().topic_partitions
     run.flows()
     run.stop(service)
-    older = ConsumerGroupTopicPartitions(group_of(run), [TopicPartition(place.topic, place.partition, place.offset, place.metadata) for place in old])
+    older_commits = [TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata) for commit in old]
+    older = ConsumerGroupTopicPartitions(wait_for_empty_group(run), older_commits)
     run.clusters.destination.admin.alter_consumer_group_offsets([older])[older.group_id].result()
     run.hit("frontier set back")
     again = run.start()
@@ -118,9 +119,9 @@ def set_back(run: Run) -> None:
 
 
 STORIES = (
-    Story("torn transaction", torn),
-    Story("torn transaction, a foreign record behind", torn_and_foreign),
-    Story("frontier deleted", deleted),
-    Story("frontier reset by an operator", reset),
-    Story("frontier set back to an older one", set_back),
+    Story("torn transaction", tear_transaction),
+    Story("torn transaction, a foreign record behind", tear_and_add_foreign),
+    Story("frontier deleted", delete_frontier),
+    Story("frontier reset by an operator", reset_frontier),
+    Story("frontier set back to an older one", restore_older_frontier),
 )

@@ -40,7 +40,7 @@ LOOKS_EVERY_S = 10
 """How often a coordinator looks for expired transactions."""
 
 
-class Witness(threading.Thread):
+class IntermediateReader(threading.Thread):
     """Reads the intermediate topic as it is written: which source offsets came, in which order."""
 
     def __init__(self, address: str, topic: str) -> None:
@@ -72,7 +72,7 @@ class Witness(threading.Thread):
         return lost
 
 
-def limit(run: Run, topic: str, size: int) -> None:
+def set_max_message_bytes(run: Run, topic: str, size: int) -> None:
     """Set max.message.bytes of a topic at the destination."""
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -80,7 +80,7 @@ def limit(run: Run, topic: str, size: int) -> None:
     until(lambda: run.clusters.destination.config(topic)["max.message.bytes"] == str(size), "the limit is set")
 
 
-def large_record(run: Run) -> None:
+def write_large_record(run: Run) -> None:
     """One in the middle of many small ones, in a partition."""
     numbers = [next(run.load.numbers) for _ in range(4001)]
     small = [make_record(number) for number in numbers]
@@ -88,22 +88,22 @@ def large_record(run: Run) -> None:
     run.clusters.source.write(run.topic, [(0, record) for record in (*small[:2000], large, *small[2000:])])
 
 
-def hole(run: Run) -> None:
+def make_hole(run: Run) -> None:
     """The intermediate topic refuses one record in the middle of a batch, and takes those behind it: a named stop; with the limit raised, exact.
 
     Whether batches behind the refused one are on their way already is the producer's timing: it is done again until some were.
     """
     service = run.start()
-    witness = Witness(run.clusters.destination.address, f"{run.topic}-proxy")
+    witness = IntermediateReader(run.clusters.destination.address, f"{run.topic}-proxy")
     witness.start()
     lost = 0
     for _ in range(HOLE_ATTEMPTS):
         run.flows(5000, 6000)
-        limit(run, f"{run.topic}-proxy", SMALL_BYTES)
-        large_record(run)
+        set_max_message_bytes(run, f"{run.topic}-proxy", SMALL_BYTES)
+        write_large_record(run)
         run.hit("record refused by the intermediate topic")
         run.stops(service, RecordRefused)
-        limit(run, f"{run.topic}-proxy", 1_100_000)
+        set_max_message_bytes(run, f"{run.topic}-proxy", 1_100_000)
         service = run.start()
         run.flows(5000, 6000)
         lost = witness.lost_by_highest_seen()
@@ -115,7 +115,7 @@ def hole(run: Run) -> None:
     run.hit("records that a highest-seen rule loses here", lost)
 
 
-def straggler(run: Run) -> None:
+def add_straggler(run: Run) -> None:
     """While the JVM stands still, a task attempt of an earlier batch repeats the last accepted record of each partition: what the run writes next
     does not follow it. All of that is behind a hole, in the middle of a Real-Time-Mode batch and under load, until the watch sees it and a new run begins.
     """
@@ -123,15 +123,15 @@ def straggler(run: Run) -> None:
     run.flows()
     jvm = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(jvm, signal.SIGSTOP)
-    until(lambda: drained(run), "stage two has read everything", PATIENCE_S)
-    for place, commit in committed(run).items():
+    until(lambda: is_drained(run), "stage two has read everything", PATIENCE_S)
+    for place, commit in read_commits(run).items():
         rule = commit.frontier.rule
         assert rule.link, f"nothing was accepted of {place} yet"
         offset, batch, sequence = rule.link
         again = wrap_records(run.clusters, run.topic, [(place.partition, offset, make_record(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
         write_intermediate(run.clusters, run.topic, run.topic, again)
         run.hit("link taken by a straggler")
-    until(lambda: drained(run), "stage two has read that too", PATIENCE_S)
+    until(lambda: is_drained(run), "stage two has read that too", PATIENCE_S)
     send_signal(jvm, signal.SIGCONT)
     service.wait_for_log("ended: hole", PATIENCE_S)
     run.flows()
@@ -139,7 +139,7 @@ def straggler(run: Run) -> None:
     assert run.hits["records behind holes"], "there was no hole"
 
 
-def committed(run: Run) -> dict[Place, Committed]:
+def read_commits(run: Run) -> dict[Place, Committed]:
     """The group's commits."""
     consumer = Consumer({"bootstrap.servers": run.clusters.destination.address, "group.id": f"reo-{run.topic}", "log_level": 0})
     try:
@@ -148,26 +148,26 @@ def committed(run: Run) -> dict[Place, Committed]:
         consumer.close()
 
 
-def drained(run: Run) -> bool:
+def is_drained(run: Run) -> bool:
     """Whether the committed offsets are the ends of the intermediate topic."""
     ends = run.clusters.destination.end_offsets(f"{run.topic}-proxy")
-    return {place.partition: commit.intermediate_offset for place, commit in committed(run).items()} == ends
+    return {place.partition: commit.intermediate_offset for place, commit in read_commits(run).items()} == ends
 
 
-def too_large(run: Run) -> None:
+def refuse_large_record(run: Run) -> None:
     """The destination refuses a record: a named stop with its place; with the limit raised, exact."""
     service = run.start()
     run.flows()
-    limit(run, run.topic, SMALL_BYTES)
-    large_record(run)
+    set_max_message_bytes(run, run.topic, SMALL_BYTES)
+    write_large_record(run)
     run.hit("record refused by the destination")
     run.stops(service, RecordRefused)
-    limit(run, run.topic, 1_048_588)
+    set_max_message_bytes(run, run.topic, 1_048_588)
     run.start()
     run.flows()
 
 
-def foreign(run: Run) -> None:
+def write_foreign_record(run: Run) -> None:
     """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing of it arrives; skipped as the error says, exact."""
     service = run.start()
     run.flows()
@@ -178,7 +178,7 @@ def foreign(run: Run) -> None:
     run.stops_for_good(service, ForeignRecord, run.source_now())
 
 
-def forbidden(run: Run) -> None:
+def deny_write(run: Run) -> None:
     """The right to write to the destination is taken away while it runs: a named stop; given back, exact."""
     service = run.start()
     run.flows()
@@ -199,7 +199,7 @@ def forbidden(run: Run) -> None:
 DEATHS_MAX = 10
 
 
-def blocked_readers(run: Run) -> None:
+def block_readers(run: Run) -> None:
     """A worker dies with an open transaction and nobody comes: readers of the destination wait no longer than documented."""
     cluster = run.clusters.destination
     for number in range(DEATHS_MAX):  # when it freezes, its client may not have sent a record yet: then nothing is blocked, and another one dies
@@ -224,10 +224,10 @@ def blocked_readers(run: Run) -> None:
 
 
 STORIES = (
-    Story("hole in the intermediate topic", hole),
-    Story("straggler of an earlier batch", straggler),
-    Story("record too large for the destination", too_large),
-    Story("foreign record", foreign),
-    Story("permission taken away", forbidden, brokers="guarded"),
-    Story("readers behind an open transaction", blocked_readers),
+    Story("hole in the intermediate topic", make_hole),
+    Story("straggler of an earlier batch", add_straggler),
+    Story("record too large for the destination", refuse_large_record),
+    Story("foreign record", write_foreign_record),
+    Story("permission taken away", deny_write, brokers="guarded"),
+    Story("readers behind an open transaction", block_readers),
 )

@@ -20,7 +20,7 @@ AT_END = {"one: run ended", "one: drained"}
 """Only with --stop-at-end."""
 
 
-def at_point(run: Run, point: str) -> None:
+def kill_at_failpoint(run: Run, point: str) -> None:
     """The process dies at the named step, under load; the file it leaves proves it."""
     proof = run.folder / "died"
     nth = 1 if point in ONCE or point.startswith("one: ") else run.chance.randint(2, 12)
@@ -50,7 +50,7 @@ def at_point(run: Run, point: str) -> None:
         run.flows()
 
 
-def of(run: Run, stages: tuple[str, ...], times: int) -> None:
+def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
     """SIGKILL to these processes together, again and again, each time while records flow and a run of stage one is on."""
     service = run.start()
     for _ in range(times):
@@ -73,7 +73,7 @@ def first_process(service: Service) -> None:
     send_signal(service.process.pid)
 
 
-def everything(run: Run) -> None:
+def kill_everything(run: Run) -> None:
     """All at once, then the supervisor alone; each time the next service has an empty disk."""
     run.counters_lost = True
     for way in (all_processes, first_process):
@@ -89,7 +89,7 @@ def everything(run: Run) -> None:
     run.flows()
 
 
-def mixed(run: Run, times: int = 6) -> None:
+def kill_at_random(run: Run, times: int = 6) -> None:
     """Random processes at random moments, also while the last one is only coming back."""
     service = run.start()
     run.flows()
@@ -102,11 +102,11 @@ def mixed(run: Run, times: int = 6) -> None:
 
 
 STORIES = (
-    *(Story(f"SIGKILL at {point}", partial(at_point, point=point)) for point in get_args(Point)),
-    Story("SIGKILL of stage one", partial(of, stages=("replicator",), times=2)),
-    Story("SIGKILL of the JVM", partial(of, stages=("jvm",), times=2)),
-    Story("SIGKILL of stage two", partial(of, stages=("deduplicator",), times=4)),
-    Story("SIGKILL of both stages", partial(of, stages=("replicator", "deduplicator"), times=2)),
-    Story("SIGKILL of everything, empty disk", everything),
-    Story("SIGKILL mixed", mixed),
+    *(Story(f"SIGKILL at {point}", partial(kill_at_failpoint, point=point)) for point in get_args(Point)),
+    Story("SIGKILL of stage one", partial(kill_stages, stages=("replicator",), times=2)),
+    Story("SIGKILL of the JVM", partial(kill_stages, stages=("jvm",), times=2)),
+    Story("SIGKILL of stage two", partial(kill_stages, stages=("deduplicator",), times=4)),
+    Story("SIGKILL of both stages", partial(kill_stages, stages=("replicator", "deduplicator"), times=2)),
+    Story("SIGKILL of everything, empty disk", kill_everything),
+    Story("SIGKILL mixed", kill_at_random),
 )

@@ -8,20 +8,20 @@ import time
 
 from faults.run import Run, Story
 from faults.stories.kills import all_processes
-from faults.stories.network import REQUESTS, proxy_of
+from faults.stories.network import REQUESTS, get_proxy
 from tests.kafka import until
 from tests.service import Service, send_signal
 
 TIMES = 7
 
 
-def kill_some(run: Run, service: Service) -> None:
+def kill_processes(run: Run, service: Service) -> None:
     """One or two processes."""
     for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
         run.kill_stage(service, stage)
 
 
-def freeze_some(run: Run, service: Service) -> None:
+def freeze_process(run: Run, service: Service) -> None:
     """A process for some seconds."""
     stage = run.chance.choice(("jvm", "deduplicator"))
     pid = until(lambda: service.find_pid(stage), f"{stage} lives")
@@ -34,27 +34,27 @@ def freeze_some(run: Run, service: Service) -> None:
 
 def cut_connections(run: Run, _: Service) -> None:
     """Of one side."""
-    run.hit("connections cut", proxy_of(run, run.chance.choice(("source", "destination"))).cut_all())
+    run.hit("connections cut", get_proxy(run, run.chance.choice(("source", "destination"))).cut_all())
 
 
-def go_silent(run: Run, _: Service) -> None:
+def make_half_open(run: Run, _: Service) -> None:
     """One side, for some seconds."""
-    proxy = proxy_of(run, run.chance.choice(("source", "destination")))
+    proxy = get_proxy(run, run.chance.choice(("source", "destination")))
     proxy.half_open = True
     run.hit("half-open")
     time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
     proxy.half_open = False
 
 
-def lose_a_request(run: Run, _: Service) -> None:
+def lose_request(run: Run, _: Service) -> None:
     """One that comes by at the destination; if none of its kind does, none is lost."""
-    rule = proxy_of(run, "destination").rule(run.chance.choice(("drop", "swallow_answer", "cut")), run.chance.choice(REQUESTS),
+    rule = get_proxy(run, "destination").rule(run.chance.choice(("drop", "swallow_answer", "cut")), run.chance.choice(REQUESTS),
                                              nth=run.chance.randint(1, 5))
     if rule.hit.wait(10):
         run.hit("request lost")
 
 
-def restart_a_broker(run: Run, _: Service) -> None:
+def restart_broker(run: Run, _: Service) -> None:
     """Cleanly; what a killed single node does to transactions is a story of its own."""
     broker = run.chance.choice((run.clusters.source, run.clusters.destination)).broker
     broker.stop(timeout_s=60)
@@ -62,15 +62,15 @@ def restart_a_broker(run: Run, _: Service) -> None:
     broker.start().wait()
 
 
-WAYS = (kill_some, kill_some, freeze_some, cut_connections, go_silent, lose_a_request, restart_a_broker)
+FAULTS = (kill_processes, kill_processes, freeze_process, cut_connections, make_half_open, lose_request, restart_broker)
 
 
-def everything(run: Run, times: int = TIMES) -> None:
+def inject_any_fault(run: Run, times: int = TIMES) -> None:
     """One after the other, sometimes with a pause in between, sometimes on top of what is still being repaired."""
     service = run.start()
     run.flows()
     for _ in range(times):
-        run.chance.choice(WAYS)(run, service)
+        run.chance.choice(FAULTS)(run, service)
         if run.chance.random() < 0.7:
             run.flows(300, 2000)
     if run.chance.random() < 0.3:
@@ -82,4 +82,4 @@ def everything(run: Run, times: int = TIMES) -> None:
     run.flows()
 
 
-STORIES = (Story("everything mixed", everything, brokers="proxied", timeline=True),)
+STORIES = (Story("everything mixed", inject_any_fault, brokers="proxied", timeline=True),)

@@ -18,28 +18,28 @@ PATIENCE_S = 120
 REQUESTS = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Heartbeat", "Fetch", "OffsetFetch")
 
 
-def proxy_of(run: Run, side: str) -> Proxy:
+def get_proxy(run: Run, side: str) -> Proxy:
     """What stands before this cluster."""
     cluster = run.clusters.source if side == "source" else run.clusters.destination
     assert isinstance(cluster, ProxiedCluster)
     return cluster.proxy
 
 
-def cut(run: Run, side: str, times: int = 4) -> None:
+def cut_connections(run: Run, side: str, times: int = 4) -> None:
     """All connections at once, again and again."""
     run.start()
     run.flows()
     for _ in range(times):
-        run.hit(f"connections cut, {side}", proxy_of(run, side).cut_all())
+        run.hit(f"connections cut, {side}", get_proxy(run, side).cut_all())
         run.flows(300, 2000)
     run.flows()
 
 
-def half_open(run: Run, side: str) -> None:
+def make_half_open(run: Run, side: str) -> None:
     """Connections stay and carry nothing, for longer than a session lasts."""
     run.start()
     run.flows()
-    proxy = proxy_of(run, side)
+    proxy = get_proxy(run, side)
     proxy.half_open = True
     seconds = run.chance.uniform(5, 25)
     run.hit(f"half-open for {seconds:.0f} s, {side}")
@@ -48,22 +48,22 @@ def half_open(run: Run, side: str) -> None:
     run.flows()
 
 
-def delayed(run: Run, side: str) -> None:
+def delay_requests(run: Run, side: str) -> None:
     """300 ms each way, from the start on."""
-    proxy_of(run, side).delay_s = 0.3
+    get_proxy(run, side).delay_s = 0.3
     run.start()
     run.flows()
-    seen = proxy_of(run, side).seen.total()
+    seen = get_proxy(run, side).seen.total()
     run.flows()
-    run.hit(f"requests delayed by 300 ms, {side}", proxy_of(run, side).seen.total() - seen)
-    proxy_of(run, side).delay_s = 0
+    run.hit(f"requests delayed by 300 ms, {side}", get_proxy(run, side).seen.total() - seen)
+    get_proxy(run, side).delay_s = 0
 
 
-def slow(run: Run, side: str) -> None:
+def limit_bandwidth(run: Run, side: str) -> None:
     """Less than the load needs; then as fast as before."""
     run.start()
     run.flows()
-    proxy = proxy_of(run, side)
+    proxy = get_proxy(run, side)
     seen = proxy.seen.total()
     proxy.bytes_per_s = 50_000
     run.flows()
@@ -72,37 +72,37 @@ def slow(run: Run, side: str) -> None:
     run.flows()
 
 
-def request(run: Run, action: str, api: str, times: int = 3) -> None:
+def fault_request(run: Run, action: str, api: str, times: int = 3) -> None:
     """One request of a kind is lost, its answer is, or its connection is, at a random moment."""
     run.start()
     run.flows()
     for _ in range(times):
-        rule = proxy_of(run, "destination").rule(action, api, nth=run.chance.randint(1, 20))  # type: ignore[arg-type]
+        rule = get_proxy(run, "destination").rule(action, api, nth=run.chance.randint(1, 20))  # type: ignore[arg-type]
         until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
         run.hit(f"{action} {api}")
         run.flows(300, 2000)
     run.flows()
 
 
-def any_request(run: Run, times: int = 5) -> None:
+def fault_any_request(run: Run, times: int = 5) -> None:
     """Whatever comes by, whatever is done to it, on either side."""
     run.start()
     run.flows()
     for _ in range(times):
         api, action = run.chance.choice(REQUESTS), run.chance.choice(("drop", "swallow_answer", "cut"))
         side = "destination" if api != "Fetch" else run.chance.choice(("source", "destination"))
-        rule = proxy_of(run, side).rule(action, api, nth=run.chance.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
+        rule = get_proxy(run, side).rule(action, api, nth=run.chance.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
         until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
         run.hit(f"{action} {api}, {side}")
         run.flows(300, 2000)
     run.flows()
 
 
-def late_commit(run: Run) -> None:
+def delay_commit(run: Run) -> None:
     """An EndTxn is held until its producer was given up and another transaction is open, then released: it has to be refused."""
     service = run.start()
     run.flows()
-    rule = proxy_of(run, "destination").rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
+    rule = get_proxy(run, "destination").rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
     until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
     until(lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1, "the producer is given up", PATIENCE_S)
     run.flows(300, 1000)
@@ -114,7 +114,7 @@ def late_commit(run: Run) -> None:
     run.flows()
 
 
-def repeated_commit(run: Run) -> None:
+def delay_repeated_commit(run: Run) -> None:
     """An EndTxn is held, its connection is cut, and librdkafka repeats it by itself. The commit is certain, the first EndTxn may come at any time.
 
     A producer that was used again would have a later transaction ended by it (transactions v1, KIP-890): it has to be replaced, and the
@@ -122,7 +122,7 @@ def repeated_commit(run: Run) -> None:
     """
     run.start()
     run.flows()
-    proxy = proxy_of(run, "destination")
+    proxy = get_proxy(run, "destination")
     rule = proxy.rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
     until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
     proxy.cut_all()
@@ -136,14 +136,14 @@ def repeated_commit(run: Run) -> None:
 
 
 STORIES = (
-    *(Story(f"connections cut, {side}", partial(cut, side=side), brokers="proxied") for side in ("source", "destination")),
-    *(Story(f"half-open, {side}", partial(half_open, side=side), brokers="proxied") for side in ("source", "destination")),
-    *(Story(f"300 ms delay, {side}", partial(delayed, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
-    *(Story(f"slow, {side}", partial(slow, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
-    *(Story(f"{action} EndTxn", partial(request, action=action, api="EndTxn"), brokers="proxied") for action in ("drop", "swallow_answer", "cut")),
-    Story("swallow_answer Produce", partial(request, action="swallow_answer", api="Produce"), brokers="proxied"),
-    Story("swallow_answer TxnOffsetCommit", partial(request, action="swallow_answer", api="TxnOffsetCommit"), brokers="proxied"),
-    Story("any request", any_request, brokers="proxied"),
-    Story("late EndTxn", late_commit, brokers="proxied"),
-    Story("late EndTxn that the client repeated", repeated_commit, brokers="proxied"),
+    *(Story(f"connections cut, {side}", partial(cut_connections, side=side), brokers="proxied") for side in ("source", "destination")),
+    *(Story(f"half-open, {side}", partial(make_half_open, side=side), brokers="proxied") for side in ("source", "destination")),
+    *(Story(f"300 ms delay, {side}", partial(delay_requests, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
+    *(Story(f"slow, {side}", partial(limit_bandwidth, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
+    *(Story(f"{action} EndTxn", partial(fault_request, action=action, api="EndTxn"), brokers="proxied") for action in ("drop", "swallow_answer", "cut")),
+    Story("swallow_answer Produce", partial(fault_request, action="swallow_answer", api="Produce"), brokers="proxied"),
+    Story("swallow_answer TxnOffsetCommit", partial(fault_request, action="swallow_answer", api="TxnOffsetCommit"), brokers="proxied"),
+    Story("any request", fault_any_request, brokers="proxied"),
+    Story("late EndTxn", delay_commit, brokers="proxied"),
+    Story("late EndTxn that the client repeated", delay_repeated_commit, brokers="proxied"),
 )

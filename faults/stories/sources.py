@@ -17,13 +17,13 @@ from tests.service import Service
 NOTICED_S = 60
 
 
-def quiet(run: Run) -> Partitions:
+def pause_load(run: Run) -> Partitions:
     """Hold the load; what the source has then."""
     run.load.pause()
     return run.source_now()
 
 
-def delete_all(run: Run) -> None:
+def delete_all_records(run: Run) -> None:
     """Delete every record of the source, as retention does with what is old."""
     ends = run.clusters.source.end_offsets(run.topic)
     places = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
@@ -32,7 +32,7 @@ def delete_all(run: Run) -> None:
     run.hit("source truncated past the frontier")
 
 
-def recreate(run: Run, share: float) -> None:
+def recreate_source(run: Run, share: float) -> None:
     """Another topic of the same name, with `share` times as many records."""
     records = int(sum(run.clusters.source.end_offsets(run.topic).values()) * share) + PARTITIONS
     run.clusters.source.delete(run.topic)
@@ -41,72 +41,72 @@ def recreate(run: Run, share: float) -> None:
     run.hit(f"source recreated, {'shorter' if share < 1 else 'longer'}")
 
 
-def truncated_while_stopped(run: Run) -> None:
+def truncate_while_stopped(run: Run) -> None:
     """Records go that were never copied: the next start says how many, and writes nothing."""
     service = run.start()
     run.flows()
     run.stop(service)
-    before = quiet(run)
-    delete_all(run)
+    before = pause_load(run)
+    delete_all_records(run)
     run.stops_for_good(run.start(), SourceTruncated, before)
 
 
-def truncated_while_running(run: Run) -> None:
+def truncate_while_running(run: Run) -> None:
     """Records go while stage one is held up by a full stop of its JVM's work: it is stopped, all is deleted, and it goes on."""
-    service, before = _behind(run)
-    delete_all(run)
-    _wake(service)
+    service, before = _freeze_behind_source(run)
+    delete_all_records(run)
+    _wake_jvm(service)
     run.stops_for_good(service, SourceTruncated, before)
 
 
-def truncated_at_the_beginning(run: Run) -> None:
+def truncate_at_offset_0(run: Run) -> None:
     """Real-Time Mode stands at offset 0 when the offset goes: it would retry for ever, in silence, and no record follows that could show it."""
     service = run.start()
     until(lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0")
     service.signal("jvm", "SIGSTOP")
     run.load.go_on()
     until(lambda: run.load.handed > 3000, "the source has records")
-    before = quiet(run)
-    delete_all(run)
-    _wake(service)
+    before = pause_load(run)
+    delete_all_records(run)
+    _wake_jvm(service)
     noticed_by = time.monotonic() + NOTICED_S
     run.stops_for_good(service, SourceTruncated, before)
     assert time.monotonic() < noticed_by, f"not noticed in {NOTICED_S} s"
 
 
-def _behind(run: Run) -> tuple[Service, Partitions]:
+def _freeze_behind_source(run: Run) -> tuple[Service, Partitions]:
     """A running service whose JVM is frozen with records before it."""
     service = run.start()
     run.flows()
     service.signal("jvm", "SIGSTOP")
     already = run.load.handed
     until(lambda: run.load.handed > already + 8000, "the source has records that were not read")
-    return service, quiet(run)
+    return service, pause_load(run)
 
 
-def _wake(service: Service) -> None:
+def _wake_jvm(service: Service) -> None:
     service.signal("jvm", "SIGCONT")
 
 
-def recreated_while_stopped(run: Run, share: float) -> None:
+def recreate_while_stopped(run: Run, share: float) -> None:
     """Another topic of the same name is waiting at the start."""
     service = run.start()
     run.flows()
     run.stop(service)
-    before = quiet(run)
-    recreate(run, share)
+    before = pause_load(run)
+    recreate_source(run, share)
     run.stops_for_good(run.start(), SourceRecreated, before)
 
 
-def recreated_while_running(run: Run, share: float) -> None:
+def recreate_while_running(run: Run, share: float) -> None:
     """The topic is deleted and recreated under a running query.
 
     A service that looks in between sees that there is none, and its next start that there is another.
     """
     service = run.start()
     run.flows()
-    before = quiet(run)
-    recreate(run, share)
+    before = pause_load(run)
+    recreate_source(run, share)
     if service.wait_for_exit(HEAL_S) == TopicMissing.exit_code:
         run.stops(service, TopicMissing)
         run.hit("looked for while it was away")
@@ -114,7 +114,7 @@ def recreated_while_running(run: Run, share: float) -> None:
     run.stops_for_good(service, SourceRecreated, before)
 
 
-def grown(run: Run) -> None:
+def add_partitions(run: Run) -> None:
     """Partitions are added and written to at once: followed from their first record on."""
     run.start()
     run.flows()
@@ -128,10 +128,10 @@ def grown(run: Run) -> None:
 
 
 STORIES = (
-    Story("source truncated, stopped", truncated_while_stopped),
-    Story("source truncated, running", truncated_while_running),
-    Story("source truncated at offset 0", truncated_at_the_beginning, begins_empty=True),
-    *(Story(f"source recreated {word}, stopped", partial(recreated_while_stopped, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
-    *(Story(f"source recreated {word}, running", partial(recreated_while_running, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
-    Story("partitions added", grown),
+    Story("source truncated, stopped", truncate_while_stopped),
+    Story("source truncated, running", truncate_while_running),
+    Story("source truncated at offset 0", truncate_at_offset_0, begins_empty=True),
+    *(Story(f"source recreated {word}, stopped", partial(recreate_while_stopped, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
+    *(Story(f"source recreated {word}, running", partial(recreate_while_running, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
+    Story("partitions added", add_partitions),
 )
