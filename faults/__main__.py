@@ -49,7 +49,7 @@ class Testbeds:
         self.stack = stack
         self.shared: Clusters | None = None
 
-    def perform(self, story: Story, seed: int) -> Result:
+    def run_story(self, story: Story, seed: int) -> Result:
         """Tell a story on the brokers that it needs; its folder is deleted afterwards, unless it failed."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         if story.brokers == "shared":
@@ -58,7 +58,7 @@ class Testbeds:
         else:
             with start_clusters(folder, story.brokers) as own:
                 result = run_story(story, own, seed, folder)
-        if result.good:
+        if result.is_good:
             shutil.rmtree(folder, ignore_errors=True)
         return result
 
@@ -89,15 +89,15 @@ def main() -> int:
         stands = Testbeds(folder, stack)
         for number, (story, seed) in enumerate(runs, 1):
             commit = read_commit()
-            result = stands.perform(story, seed)
+            result = stands.run_story(story, seed)
             result.commit = commit
-            bad += not result.good
+            bad += not result.is_good
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records, {result.duplicates} duplicates, {result.holes} holes, "
                   f"{result.stale} stale, {result.torn} torn, {result.seconds} s: {result.verdict}", flush=True)
             if options.out:
                 with options.out.open("a") as out:
-                    out.write(json.dumps(result.as_dict()) + "\n")
+                    out.write(json.dumps(result.to_dict()) + "\n")
     print(f"{len(runs) - bad} of {len(runs)} came out as they have to")
     return 1 if bad else 0
 

@@ -35,22 +35,22 @@ class Connection:
                  flow: Callable[[], Awaitable[object]], send: Send) -> None:
         self.client_reader, self.client = client
         self.upstream_reader, self.upstream = upstream
-        self.struck, self.delay_s, self.flow, self.send = struck, delay_s, flow, send
+        self.match_rule, self.delay_s, self.wait_for_flow, self.send = struck, delay_s, flow, send
         self.requests: DelayQueue = asyncio.Queue(IN_FLIGHT)
         self.answers: DelayQueue = asyncio.Queue(IN_FLIGHT)
         self.pumps: list[asyncio.Task[None]] = []
-        self.owed: dict[int, ProxyRule] = {}
+        self.rules_by_correlation_id: dict[int, ProxyRule] = {}
         self.held_ids: set[int] = set()
         self.held_answered = asyncio.Event()
-        self.deaf = False
+        self.drops_requests = False
         """The broker gets nothing more."""
-        self.mute = False
+        self.drops_answers = False
         """The client gets nothing more."""
 
     async def run(self) -> None:
         """Pass frames until one side is closed or a rule cuts."""
         readers = [asyncio.create_task(self._read(self.client_reader, self.requests)), asyncio.create_task(self._read(self.upstream_reader, self.answers))]
-        self.pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
+        self.pumps = [asyncio.create_task(self._forward_requests()), asyncio.create_task(self._forward_answers())]
         try:
             await asyncio.wait(self.pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -62,41 +62,41 @@ class Connection:
     def cut(self) -> None:
         """Close both sides, or the client's only when a request is held."""
         if self.held_ids:
-            self.mute = True
+            self.drops_answers = True
             self.client.close()
         else:
             for pump in self.pumps:
                 pump.cancel()
 
-    async def _requests(self) -> None:
+    async def _forward_requests(self) -> None:
         """Client to broker."""
-        while (frame := await self._frame(self.requests)) is not None:
+        while (frame := await self._next_frame(self.requests)) is not None:
             request = parse_request(frame)
-            rule = self.struck(request)
+            rule = self.match_rule(request)
             if rule is not None:
                 if rule.action == "cut":
                     return
-                self.owed[request.correlation_id] = rule
-                self.deaf = self.deaf or rule.action == "drop"
+                self.rules_by_correlation_id[request.correlation_id] = rule
+                self.drops_requests = self.drops_requests or rule.action == "drop"
                 if rule.action == "hold":
                     self.held_ids.add(request.correlation_id)
                     await rule.gate.wait()
-            if not self.deaf:
-                await self._pass(self.upstream, frame)
+            if not self.drops_requests:
+                await self._forward(self.upstream, frame)
         while self.held_ids:  # the client has gone; what was held for it is still to be done
             self.held_answered.clear()
             await self.held_answered.wait()
 
-    async def _answers(self) -> None:
+    async def _forward_answers(self) -> None:
         """Broker to client."""
-        while (frame := await self._frame(self.answers)) is not None:
+        while (frame := await self._next_frame(self.answers)) is not None:
             answered = parse_correlation_id(frame)
-            rule = self.owed.pop(answered, None)
+            rule = self.rules_by_correlation_id.pop(answered, None)
             if rule is not None:
-                rule.answer(frame[LENGTH.size:])
-                self.mute = self.mute or rule.action == "swallow_answer"
-            if not self.mute:
-                await self._pass(self.client, frame)
+                rule.record_answer(frame[LENGTH.size:])
+                self.drops_answers = self.drops_answers or rule.action == "swallow_answer"
+            if not self.drops_answers:
+                await self._forward(self.client, frame)
             self.held_ids.discard(answered)
             self.held_answered.set()
 
@@ -109,15 +109,15 @@ class Connection:
                 frame = await reader.readexactly(LENGTH.unpack(await reader.readexactly(LENGTH.size))[0])
             await line.put((asyncio.get_running_loop().time() + self.delay_s(), frame))
 
-    async def _frame(self, line: DelayQueue) -> bytes | None:
+    async def _next_frame(self, line: DelayQueue) -> bytes | None:
         """The next frame that arrives; None when the sender has closed. Neither is noticed while nothing flows."""
         arrives, frame = await line.get()
         if (left_s := arrives - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left_s)
-        await self.flow()
+        await self.wait_for_flow()
         return frame
 
-    async def _pass(self, writer: StreamWriter, frame: bytes) -> None:
+    async def _forward(self, writer: StreamWriter, frame: bytes) -> None:
         """Send a frame on; a receiver that has gone is noticed by the pump that reads from it."""
         with contextlib.suppress(OSError):
             await self.send(writer, LENGTH.pack(len(frame)) + frame)

@@ -98,7 +98,7 @@ def draw_dashboard(address: str, minutes: float, to: Path) -> None:
 def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None:
     """One fault of each kind, far enough apart to be seen one by one."""
     def go_on() -> None:
-        run.flows()
+        run.wait_for_progress()
         time.sleep(APART_S)
     go_on()
     for stage in ("deduplicator", "jvm", "replicator"):
@@ -106,7 +106,7 @@ def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None
         go_on()
     pid = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     send_signal(pid, signal.SIGSTOP)
-    run.hit("SIGSTOP of stage two")
+    run.record_fault("SIGSTOP of stage two")
     begun = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "jvm")
     until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
@@ -115,7 +115,7 @@ def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None
     go_on()
     lost = candidates[0].broker
     lost.kill()
-    run.hit("SIGKILL of the source's broker")
+    run.record_fault("SIGKILL of the source's broker")
     until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
     time.sleep(AWAY_S)
     lost.start().wait()

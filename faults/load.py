@@ -34,7 +34,7 @@ class Load(threading.Thread):
         self.partitions = partitions
         self.records_per_s = records_per_s
         self.numbers = itertools.count()
-        self.handed = 0
+        self.produced = 0
         """Records given to the client so far."""
         self.aborted = 0
         self.failure: Exception | None = None
@@ -76,7 +76,7 @@ class Load(threading.Thread):
         if self.is_alive() and not self._idle.wait(60):
             raise RuntimeError("the load does not pause")
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Write again."""
         self._paused.clear()
 
@@ -93,18 +93,18 @@ class Load(threading.Thread):
                 due = time.monotonic()
                 continue
             for _ in range(int(self.records_per_s * TICK_S)):
-                self._hand(producer, make_record(next(self.numbers)))
+                self._produce(producer, make_record(next(self.numbers)))
             producer.poll(0)
             if tick % TRANSACTION_EVERY == TRANSACTION_EVERY - 1:
-                self._transaction(abort=tick // TRANSACTION_EVERY % 2 == 0)
+                self._write_transaction(abort=tick // TRANSACTION_EVERY % 2 == 0)
             due += TICK_S
             self._stopping.wait(max(0.0, due - time.monotonic()))
         producer.flush(30)
 
-    def _hand(self, producer: Producer, record: Record) -> None:
+    def _produce(self, producer: Producer, record: Record) -> None:
         while not self._stopping.is_set():
             try:
-                number = self.handed
+                number = self.produced
                 producer.produce(self.topic, record.value, record.key, number % self.partitions, None, None, record.timestamp_ms, list(record.headers))
             except BufferError:  # the source is down for long
                 producer.poll(0.1)
@@ -113,10 +113,10 @@ class Load(threading.Thread):
                     raise
                 producer.list_topics(self.topic, PATIENCE_S)  # added just now, and not known to this client yet
             else:
-                self.handed += 1
+                self.produced += 1
                 return
 
-    def _transaction(self, *, abort: bool) -> None:
+    def _write_transaction(self, *, abort: bool) -> None:
         """Some records in a transaction; whatever fails, its client is thrown away and the next one begins anew."""
         try:
             if self._transactional is None:
@@ -126,7 +126,7 @@ class Load(threading.Thread):
             for _ in range(TRANSACTION_RECORDS):
                 number = next(self.numbers)
                 value = b"%s %d" % (b"aborted" if abort else b"committed", number)
-                self._hand(self._transactional, Record(b"transaction", value, (), 1_700_000_000_000 + number))
+                self._produce(self._transactional, Record(b"transaction", value, (), 1_700_000_000_000 + number))
             if abort:
                 self._transactional.flush(PATIENCE_S)  # so that there is something to abort
                 self._transactional.abort_transaction(PATIENCE_S)

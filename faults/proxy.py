@@ -37,7 +37,7 @@ class Proxy:
         self.upstream_port = upstream_port
         self.delay_s = delay_s
         self.bytes_per_s = bytes_per_s
-        self.seen: Counter[str] = Counter()
+        self.request_counts: Counter[str] = Counter()
         """Requests that clients sent, by API; struck ones too."""
         self.accepted = 0
         """Connections that clients made."""
@@ -45,7 +45,7 @@ class Proxy:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.new_event_loop()
-        self._flowing, self._over = asyncio.Event(), asyncio.Event()
+        self._flowing, self._closing = asyncio.Event(), asyncio.Event()
         self._flowing.set()
         self._connections: set[Connection] = set()
         self._thread = threading.Thread(target=self._run, name=f"proxy-{self.port}", daemon=True)
@@ -62,7 +62,7 @@ class Proxy:
 
     def close(self) -> None:
         """Close every connection; what is still held is never sent."""
-        self._loop.call_soon_threadsafe(self._over.set)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(ANSWER_S)
 
     def __enter__(self) -> Self:
@@ -71,7 +71,7 @@ class Proxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
-    def rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> ProxyRule:
+    def add_rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> ProxyRule:
         """From now on, strike the nth request of this API (None: any) whose client id contains `client_id`, and as many as `times` says from there."""
         if api is not None and api not in API_NAMES:
             raise ValueError(f"there is no API {api!r}: a rule for it would never strike")
@@ -86,7 +86,7 @@ class Proxy:
 
     @half_open.setter
     def half_open(self, closed: bool) -> None:
-        self._ask(self._flowing.clear if closed else self._flowing.set)
+        self._call_in_loop(self._flowing.clear if closed else self._flowing.set)
 
     def cut_all(self) -> int:
         """Close all connections; returns how many. The broker's side stays open for a request that is held."""
@@ -96,10 +96,10 @@ class Proxy:
             for connection in tuple(self._connections):
                 connection.cut()
                 cut.append(connection)
-        self._ask(close)
+        self._call_in_loop(close)
         return len(cut)
 
-    def _ask(self, what: Callable[[], None]) -> None:
+    def _call_in_loop(self, what: Callable[[], None]) -> None:
         async def asked() -> None:
             what()
         asyncio.run_coroutine_threadsafe(asked(), self._loop).result(ANSWER_S)
@@ -109,18 +109,18 @@ class Proxy:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, sock=self._socket)
-        await self._over.wait()
+        server = await asyncio.start_server(self._on_connection, sock=self._socket)
+        await self._closing.wait()
         server.close()
 
-    async def _connected(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _on_connection(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.accepted += 1
         try:
             upstream = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         except OSError:  # the broker is down: so is its proxy
             writer.close()
             return
-        connection = Connection((reader, writer), upstream, self._struck, lambda: self.delay_s, self._flowing.wait, self._send)
+        connection = Connection((reader, writer), upstream, self._match_rule, lambda: self.delay_s, self._flowing.wait, self._send)
         self._connections.add(connection)
         try:
             with contextlib.suppress(asyncio.CancelledError):
@@ -128,10 +128,10 @@ class Proxy:
         finally:
             self._connections.discard(connection)
 
-    def _struck(self, request: Request) -> ProxyRule | None:
+    def _match_rule(self, request: Request) -> ProxyRule | None:
         """Count a request. The first rule that strikes it has it; the rules behind that one do not count it."""
-        self.seen[request.api] += 1
-        return next((rule for rule in tuple(self.rules) if rule.strikes(request)), None)
+        self.request_counts[request.api] += 1
+        return next((rule for rule in tuple(self.rules) if rule.matches(request)), None)
 
     async def _send(self, writer: StreamWriter, frame: bytes) -> None:
         for begin in range(0, len(frame), CHUNK_BYTES):

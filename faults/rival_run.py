@@ -49,7 +49,7 @@ class Outcome:
     """The lines of each level that were about the harm, without their repetitions."""
     aborted: int = 0
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return asdict(self)
 
@@ -60,42 +60,42 @@ class MirrorMakerRun:
 
     clusters: Clusters
     topic: str
-    rival: MirrorMaker
+    mirrormaker: MirrorMaker
     load: Load
     hits: Counter[str] = field(default_factory=Counter)
-    harmed: float = 0.0
-    acted: float = 0.0
+    fault_s: float = 0.0
+    last_action_s: float = 0.0
     """When the last thing was done to it or for it."""
-    healthy: set[str] = field(default_factory=set)
-    heard: int = 0
+    healthy_messages: set[str] = field(default_factory=set)
+    log_length_before_fault: int = 0
     """How much of the log was written before the harm."""
 
-    def flows(self, least: int = 4000) -> None:
+    def wait_for_progress(self, least: int = 4000) -> None:
         """Wait until so many more offsets are there: the copy is under way now."""
         destination = self.clusters.destination
         until(lambda: destination.partitions(self.topic), "the destination has the topic", PATIENCE_S)
         wanted = destination.count_offsets(self.topic) + least
         until(lambda: destination.count_offsets(self.topic) >= wanted, f"{wanted} offsets at the destination", PATIENCE_S)
 
-    def hit(self, what: str) -> None:
+    def record_fault(self, what: str) -> None:
         """Say that harm was done just now; what the log had said until the first time was no answer to it."""
         if not self.hits:
-            log = self.rival.log
-            self.heard = len(log)
-            self.healthy = {_normalise(message) for _, message in _parse_log(log)}
+            log = self.mirrormaker.log
+            self.log_length_before_fault = len(log)
+            self.healthy_messages = {_normalise(message) for _, message in _parse_log(log)}
         self.hits[what] += 1
-        self.harmed = self.acted = time.monotonic()
+        self.fault_s = self.last_action_s = time.monotonic()
 
     def kill(self) -> None:
         """SIGKILL of a living MirrorMaker."""
-        assert self.rival.living(), self.rival.tail()
-        self.rival.kill()
-        self.hit("SIGKILL of MirrorMaker")
+        assert self.mirrormaker.living(), self.mirrormaker.tail()
+        self.mirrormaker.kill()
+        self.record_fault("SIGKILL of MirrorMaker")
 
     def start(self) -> None:
         """Start it, or start it again."""
-        self.rival.start()
-        self.acted = time.monotonic()
+        self.mirrormaker.start()
+        self.last_action_s = time.monotonic()
 
 
 def judge_run(scene: MirrorMakerRun, reference: Partitions) -> tuple[str, float | None]:
@@ -111,8 +111,8 @@ def judge_run(scene: MirrorMakerRun, reference: Partitions) -> tuple[str, float 
                 time.sleep(STEADY_S)
                 differences = compare_partitions(reference, scene.clusters.destination.read(scene.topic))
                 return ("; ".join(differences) or "exact"), None if differences else now
-        if now > deadline or scene.rival.code is not None:
-            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.rival.code}"
+        if now > deadline or scene.mirrormaker.code is not None:
+            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.mirrormaker.code}"
             return "; ".join([why, *compare_partitions(reference, scene.clusters.destination.read(scene.topic))]), None
         time.sleep(JUDGE_EVERY_S)
 
@@ -131,14 +131,15 @@ def _has_last_records(reference: Partitions, copy: Partitions) -> bool:
 
 def summarise_log(scene: MirrorMakerRun) -> tuple[str, dict[str, list[str]]]:
     """Its strongest words about the harm, and the lines of each level."""
-    about = [(level, message) for level, message in _parse_log(scene.rival.log[scene.heard:]) if _normalise(message) not in scene.healthy]
+    log_since_fault = scene.mirrormaker.log[scene.log_length_before_fault:]
+    about = [(level, message) for level, message in _parse_log(log_since_fault) if _normalise(message) not in scene.healthy_messages]
     telling = {"ERROR": [message for level, message in about if level == "ERROR"], "WARN": [message for level, message in about if level == "WARN"],
                "INFO": [message for level, message in about if level == "INFO" and DATA_LOSS.search(message)]}
     lines = {level: list({_normalise(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
     first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in telling.items() if messages), "nothing")
-    if scene.rival.code is not None:
-        return f"stopped (exit code {scene.rival.code}); {first}", lines
-    if scene.rival.task_failures:
+    if scene.mirrormaker.code is not None:
+        return f"stopped (exit code {scene.mirrormaker.code}); {first}", lines
+    if scene.mirrormaker.task_failures:
         return f"a task stopped for good; {first}", lines
     return first, lines
 

@@ -47,10 +47,10 @@ def kill_mirrormaker(scene: MirrorMakerRun) -> Partitions:
     with scene.load:
         scene.start()
         for _ in range(TIMES):
-            scene.flows()
+            scene.wait_for_progress()
             scene.kill()
             scene.start()
-        scene.flows()
+        scene.wait_for_progress()
     return _read_source_after_load(scene)
 
 
@@ -60,17 +60,17 @@ def kill_broker(scene: MirrorMakerRun, side: str) -> Partitions:
     with scene.load:
         scene.start()
         for _ in range(TIMES):
-            scene.flows()
+            scene.wait_for_progress()
             assert broker.running
             broker.kill()
-            scene.hit(f"SIGKILL of the {side}'s broker")
+            scene.record_fault(f"SIGKILL of the {side}'s broker")
             broker.start().wait()
-        scene.flows()
+        scene.wait_for_progress()
     return _read_source_after_load(scene)
 
 
 def _read_source_after_load(scene: MirrorMakerRun) -> Partitions:
-    scene.acted = time.monotonic()
+    scene.last_action_s = time.monotonic()
     return scene.clusters.source.read(scene.topic)
 
 
@@ -85,7 +85,7 @@ def truncate_source(scene: MirrorMakerRun) -> Partitions:
     for future in source.admin.delete_records(gone).values():
         future.result()
     assert all(begin > reached[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "nothing was deleted that was not copied"
-    scene.hit("source truncated past the position")
+    scene.record_fault("source truncated past the position")
     scene.start()
     return everything
 
@@ -100,7 +100,7 @@ def recreate_source(scene: MirrorMakerRun, share: float) -> Partitions:
     source.create(scene.topic, PARTITIONS)
     assert source.topic_id(scene.topic) != before
     source.write(scene.topic, make_records(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
-    scene.hit("source deleted and recreated")
+    scene.record_fault("source deleted and recreated")
     scene.start()
     new = source.read(scene.topic)
     return {partition: old[partition] + new[partition] for partition in old}
@@ -111,9 +111,9 @@ def _copy_and_stop(scene: MirrorMakerRun) -> None:
     for part in (range(RECORDS // 2), range(RECORDS // 2, RECORDS)):
         scene.clusters.source.write(scene.topic, make_records(part, PARTITIONS))
         scene.start()
-        scene.flows(1)
+        scene.wait_for_progress(1)
         scene.clusters.wait_for_copy(scene.topic, part.stop)
-        scene.rival.stop()
+        scene.mirrormaker.stop()
 
 
 STORIES: dict[str, Inject] = {
@@ -152,8 +152,8 @@ def _run_and_judge(story: str, scene: MirrorMakerRun, clusters: Clusters) -> tup
 def _build_outcome(story: str, run: int, scene: MirrorMakerRun, reference: Partitions, found: str, complete: float | None) -> Outcome:
     words, lines = summarise_log(scene)
     assert scene.hits, "nothing was hit: the run proves nothing"
-    return Outcome(story, run, dict(scene.hits), found, words, sum(map(len, reference.values())), complete and round(complete - scene.acted, 1),
-                   complete and round(complete - scene.harmed, 1), lines, scene.load.aborted)
+    return Outcome(story, run, dict(scene.hits), found, words, sum(map(len, reference.values())), complete and round(complete - scene.last_action_s, 1),
+                   complete and round(complete - scene.fault_s, 1), lines, scene.load.aborted)
 
 
 def build_table(outcomes: list[Outcome]) -> Table:
@@ -195,7 +195,7 @@ def main() -> int:
                 if given.out:
                     given.out.write_text(json.dumps({
                         "rival": "MirrorMaker 2, Kafka 4.3.1, exactly-once", "cores": os.cpu_count(), "kernel": platform.release(),
-                        "outcomes": [outcome.as_dict() for outcome in outcomes]}, indent=1) + "\n")
+                        "outcomes": [outcome.to_dict() for outcome in outcomes]}, indent=1) + "\n")
     Console(width=200).print(build_table(outcomes))
     return 1 if broken else 0
 

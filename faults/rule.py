@@ -36,14 +36,14 @@ class ProxyRule:
     times: int = 1
     matched: int = 0
     hits: int = 0
-    hit: threading.Event = field(default_factory=threading.Event)
+    matched_event: threading.Event = field(default_factory=threading.Event)
     requests: list[Request] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
     """What the broker answered to the struck requests, from behind the correlation id; also when the client never sees it."""
     answered: threading.Event = field(default_factory=threading.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def strikes(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """Whether this request is struck; it is counted, so ask once. Called in the proxy's thread only."""
         if (self.api is not None and request.api != self.api) or self.client_id not in request.client_id:
             return False
@@ -52,14 +52,14 @@ class ProxyRule:
             return False
         self.hits += 1
         self.requests.append(request)
-        self.hit.set()
+        self.matched_event.set()
         return True
 
     def release(self) -> None:
         """Let held requests go, those of the past and of the future."""
         self.loop.call_soon_threadsafe(self.gate.set)
 
-    def answer(self, body: bytes) -> None:
+    def record_answer(self, body: bytes) -> None:
         """The broker has answered a struck request."""
         self.answers.append(body)
         self.answered.set()

@@ -62,11 +62,11 @@ class Result:
     marks: list[tuple[float, str]] = field(default_factory=list)
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether the run came out as it has to."""
         return not self.verdict.startswith("FAILED")
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return asdict(self)
 
@@ -77,84 +77,84 @@ class Run:
 
     clusters: Clusters
     folder: Path
-    chance: random.Random
+    rng: random.Random
     topic: str
     load: Load
     hits: Counter[str] = field(default_factory=Counter)
     services: list[Service] = field(default_factory=list)
     """Those that have to live."""
-    past: list[Service] = field(default_factory=list)
+    ended_services: list[Service] = field(default_factory=list)
     stage_two_deaths: int = 0
-    stopped: str = ""
+    expected_stop: str = ""
     counters_lost: bool = False
-    begun: float = field(default_factory=time.monotonic)
+    started_s: float = field(default_factory=time.monotonic)
     marks: list[tuple[float, str]] = field(default_factory=list)
 
     def start(self, *arguments: str, **more: str) -> Service:
         """Start a service that copies the topic, with small transactions and short sessions."""
-        number = len(self.services) + len(self.past)
+        number = len(self.services) + len(self.ended_services)
         through = {f"{side}_bootstrap_servers": cluster.proxy.address for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
         environment = build_environment(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | through | more)
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)
         return service.start()
 
-    def hit(self, what: str, number: int = 1) -> None:
+    def record_fault(self, what: str, number: int = 1) -> None:
         """Say that the harm was done."""
         self.hits[what] += number
-        self.marks.append((time.monotonic() - self.begun, what))
+        self.marks.append((time.monotonic() - self.started_s, what))
 
     @property
-    def written(self) -> int:
+    def destination_offsets(self) -> int:
         """Offsets at the destination."""
         return self.clusters.destination.count_offsets(self.topic)
 
-    def flows(self, least: int = 1000, most: int = 4000) -> None:
+    def wait_for_progress(self, least: int = 1000, most: int = 4000) -> None:
         """Wait until some more records have arrived, then for a moment of up to 50 ms."""
-        wanted = self.written + self.chance.uniform(least, most)
+        wanted = self.destination_offsets + self.rng.uniform(least, most)
 
         def arrived() -> bool:
             for service in self.services:
                 assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.read_log_tail()}"
-            return self.written >= wanted
+            return self.destination_offsets >= wanted
         until(arrived, f"{wanted:.0f} offsets at the destination", HEAL_S)
-        time.sleep(self.chance.uniform(0, 0.05))
+        time.sleep(self.rng.uniform(0, 0.05))
 
     def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
         """SIGKILL to a stage's process, or to the JVM, while the load goes on."""
         victim = until(lambda: service.find_pid(stage, worker), f"{stage} {worker} lives")
         send_signal(victim)
         self.stage_two_deaths += stage == "deduplicator"
-        self.hit({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
+        self.record_fault({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
 
-    def done(self, service: Service) -> None:
+    def mark_ended(self, service: Service) -> None:
         """The story has ended this service, or seen it end as it has to."""
         self.services.remove(service)
-        self.past.append(service)
+        self.ended_services.append(service)
 
     def stop(self, service: Service) -> None:
         """SIGTERM; its counters go with it."""
         service.stop()
-        self.done(service)
+        self.mark_ended(service)
         self.counters_lost = True
 
-    def stops(self, service: Service, error: type[Stop]) -> None:
+    def expect_stop(self, service: Service, error: type[Stop]) -> None:
         """The service stops by itself, with this error and its exit code."""
         code = service.wait_for_exit(HEAL_S)
         assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.read_log_tail()}"
         assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.read_log_tail()}"
-        self.done(service)
+        self.mark_ended(service)
         self.counters_lost = True
 
-    def stops_for_good(self, service: Service, error: type[Stop], before: Partitions) -> None:
+    def expect_final_stop(self, service: Service, error: type[Stop], before: Partitions) -> None:
         """The same, and that is the story's end: the copy is a beginning of what the source was before."""
-        self.stops(service, error)
+        self.expect_stop(service, error)
         copy = self.clusters.destination.read(self.topic)
         beyond = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
         assert not beyond, f"partitions {beyond} have records that the source did not have when it was harmed"
-        self.stopped = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
+        self.expected_stop = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
 
-    def source_now(self) -> Partitions:
+    def read_source(self) -> Partitions:
         """What the source has; the load has to be paused."""
         return self.clusters.source.read(self.topic)
 
@@ -167,11 +167,11 @@ class Story:
     """A name, what is done, and the brokers that it needs."""
 
     name: str
-    tell: Inject
+    inject: Inject
     brokers: Brokers = "shared"
     partitions: int = PARTITIONS
     records_per_s: int = 1500
-    begins_empty: bool = False
+    starts_paused: bool = False
     """Whether the load waits for the story to begin it."""
     timeline: bool = False
     """Whether its course over time is kept, for a picture."""
@@ -181,7 +181,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
     """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
     topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
-    load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.begins_empty)
+    load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused)
     run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
     result = Result(story.name, seed, {}, "")
     timeline = Timeline(clusters, topic)
@@ -189,24 +189,24 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
         timeline.start()
     try:
         with load:
-            story.tell(run)
-        result.verdict = run.stopped or _judge(run, result)
+            story.inject(run)
+        result.verdict = run.expected_stop or _judge(run, result)
         assert run.hits, "nothing was hit: the run proves nothing"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
     finally:
-        for service in run.services + run.past:
+        for service in run.services + run.ended_services:
             service.kill_all()
         result.timeline = timeline.stop() if story.timeline else []
     result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
-    result.seconds = round(time.monotonic() - run.begun, 1)
+    result.seconds = round(time.monotonic() - run.started_s, 1)
     return result
 
 
 def _judge(run: Run, result: Result) -> str:
     """Wait for an exact copy; then counters, stop, open transactions, and the final verdict."""
     ended = time.monotonic()
-    source = run.source_now()
+    source = run.read_source()
     result.records = sum(map(len, source.values()))
     differences = _wait_until_exact(run, source)
     result.heal_s = round(time.monotonic() - ended, 1)
@@ -247,7 +247,7 @@ def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
         if ended:
             said = " ".join(ended[-1].errors[:1]) or ended[-1].read_log_tail()[-500:]
             return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]
-        if run.written >= wanted and not compare_partitions(source, run.clusters.destination.read(run.topic)):
+        if run.destination_offsets >= wanted and not compare_partitions(source, run.clusters.destination.read(run.topic)):
             return []
         if time.monotonic() > deadline:
             return [f"not exact after {HEAL_S} s"]

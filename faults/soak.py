@@ -54,7 +54,7 @@ def sample_service(service: Service, samples: dict[str, list[Sample]], began: fl
 def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
     """The load, the faults, the looks. Kills are rare: a killed process has no memory to leak."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     began = time.monotonic()
     fault_at = began + FAULT_EVERY_S
     while time.monotonic() < began + 60 * minutes:
@@ -62,8 +62,8 @@ def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None
         time.sleep(SAMPLE_S)  # the interval of the looks
         assert service.process.poll() is None, service.read_log_tail()
         if time.monotonic() > fault_at:
-            fault_at = time.monotonic() + run.chance.expovariate(1 / FAULT_EVERY_S)
-            run.chance.choice((cut_connections, cut_connections, freeze_process, make_half_open, lose_request))(run, service)
+            fault_at = time.monotonic() + run.rng.expovariate(1 / FAULT_EVERY_S)
+            run.rng.choice((cut_connections, cut_connections, freeze_process, make_half_open, lose_request))(run, service)
             print(f"{(time.monotonic() - began) / 60:.0f} min: {dict(run.hits)}", flush=True)
 
 
@@ -106,7 +106,7 @@ def main() -> int:
     print(json.dumps(report, indent=1))
     if given.out:
         given.out.write_text(json.dumps(report, indent=1) + "\n")
-    return 0 if result.good else 1
+    return 0 if result.is_good else 1
 
 
 if __name__ == "__main__":

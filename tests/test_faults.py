@@ -35,7 +35,7 @@ Kills of one stage alone, at each of its points: tests/test_crash_points.py; of 
 def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
     """The story's harm is done while records flow; the copy becomes exact, the counters agree, no transaction stays open."""
     result = run_story(ALL[story], clusters, SEED, tmp_path)
-    assert result.good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
+    assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.verdict == "exact"
     assert result.records > result.aborted > 0
 

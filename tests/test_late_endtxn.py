@@ -65,11 +65,11 @@ class Story:
 
     def hold(self, letter: str) -> ProxyRule:
         """The next EndTxn of this producer will be late."""
-        return self.proxy.rule("hold", "EndTxn", client_id=f"{self.topic}-{letter}")
+        return self.proxy.add_rule("hold", "EndTxn", client_id=f"{self.topic}-{letter}")
 
     def cut_when(self, held: ProxyRule) -> Thread:
         """In the background, because the client waits in its commit: cut all connections as soon as the rule has struck."""
-        cutter = Thread(target=lambda: held.hit.wait(ANSWER_S) and self.proxy.cut_all())
+        cutter = Thread(target=lambda: held.matched_event.wait(ANSWER_S) and self.proxy.cut_all())
         cutter.start()
         return cutter
 

@@ -99,9 +99,9 @@ def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Prox
     wait_for_frontiers(service, 1)
     written = make_records(range(RECORDS), 1)
     both[0].write(topic, written)
-    held = proxy.rule("hold", "EndTxn", topic, times=EVERY)
+    held = proxy.add_rule("hold", "EndTxn", topic, times=EVERY)
     write_intermediate(clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written)))
-    assert held.hit.wait(STOP_S * 2), service.read_log_tail()
+    assert held.matched_event.wait(STOP_S * 2), service.read_log_tail()
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
@@ -112,8 +112,8 @@ def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Prox
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
 def test_while_the_group_rebalances(begin: Begin, proxy: Proxy, topic: str, api: str) -> None:
     """The group's coordinator has not answered the request of a new member."""
-    held = proxy.rule("hold", api, topic, times=EVERY)
+    held = proxy.add_rule("hold", api, topic, times=EVERY)
     service = begin("deduplicator")
-    assert held.hit.wait(STOP_S * 6), service.read_log_tail()
+    assert held.matched_event.wait(STOP_S * 6), service.read_log_tail()
     assert service.stop() <= STOP_S
 

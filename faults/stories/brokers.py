@@ -17,15 +17,15 @@ FREEZE_S = (5, 20)
 def choose_broker(clusters: Clusters, side: str, run: Run) -> Broker:
     """A broker of this side, any of three."""
     found = clusters.source.broker if side == "source" else clusters.destination.broker
-    return run.chance.choice(found.brokers) if isinstance(found, ThreeBrokers) else found
+    return run.rng.choice(found.brokers) if isinstance(found, ThreeBrokers) else found
 
 
 def kill_broker(broker: Broker, run: Run) -> None:
     """SIGKILL, and a new process on what was on disk."""
     assert broker.running
     broker.kill()
-    run.hit("SIGKILL of a broker")
-    time.sleep(run.chance.uniform(0, 3))  # how long it is away is part of the harm
+    run.record_fault("SIGKILL of a broker")
+    time.sleep(run.rng.uniform(0, 3))  # how long it is away is part of the harm
     broker.start().wait()
 
 
@@ -33,7 +33,7 @@ def restart_broker(broker: Broker, run: Run) -> None:
     """A clean stop and a start."""
     assert broker.running
     broker.stop(timeout_s=60)
-    run.hit("clean restart of a broker")
+    run.record_fault("clean restart of a broker")
     broker.start().wait()
 
 
@@ -41,8 +41,8 @@ def freeze_broker(broker: Broker, run: Run) -> None:
     """SIGSTOP for some seconds: connections stay, nothing answers."""
     assert broker.process is not None
     broker.process.send_signal(signal.SIGSTOP)
-    run.hit("SIGSTOP of a broker")
-    time.sleep(run.chance.uniform(*FREEZE_S))
+    run.record_fault("SIGSTOP of a broker")
+    time.sleep(run.rng.uniform(*FREEZE_S))
     broker.process.send_signal(signal.SIGCONT)
 
 
@@ -52,19 +52,19 @@ FAULTS = {"SIGKILL": kill_broker, "restart": restart_broker, "SIGSTOP": freeze_b
 def fault_brokers(run: Run, side: str, way: str, times: int = 2) -> None:
     """The same harm again, with records flowing in between."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
         FAULTS[way](choose_broker(run.clusters, side, run), run)
-        run.flows()
+        run.wait_for_progress()
 
 
 def fault_any_broker(run: Run, times: int = 5) -> None:
     """Any broker of three, in any way."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        FAULTS[run.chance.choice(sorted(FAULTS))](choose_broker(run.clusters, "destination", run), run)
-        run.flows()
+        FAULTS[run.rng.choice(sorted(FAULTS))](choose_broker(run.clusters, "destination", run), run)
+        run.wait_for_progress()
 
 
 STORIES = (

@@ -30,7 +30,7 @@ class IdenticalFeed(threading.Thread):
         super().__init__(daemon=True, name=f"feed of {topic}")
         self.producers = [candidate.producer(linger_ms=2, message_timeout_ms=600_000) for candidate in candidates]
         self.topic = topic
-        self.made = made
+        self.make_record = made
         self._ending = threading.Event()
 
     def __enter__(self) -> Self:
@@ -49,7 +49,7 @@ class IdenticalFeed(threading.Thread):
         numbers = itertools.count()
         while not self._ending.wait(TICK_S):
             for number in itertools.islice(numbers, int(RECORDS_PER_S * TICK_S)):
-                record = self.made(number)
+                record = self.make_record(number)
                 for producer in self.producers:
                     producer.produce(self.topic, record.value, record.key, number % PARTITIONS, None, None, record.timestamp_ms, list(record.headers))
             for producer in self.producers:
@@ -65,14 +65,14 @@ def fault_candidates(run: Run, way: str, times: int = 3) -> None:
         other.create(run.topic, PARTITIONS)
     with IdenticalFeed(candidates, run.topic):
         service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
-        run.flows()
+        run.wait_for_progress()
         for number in range(times):
             FAULTS[way](candidates[number % len(candidates)].broker, run)
-            run.flows()
+            run.wait_for_progress()
         until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
-        run.hit("failover", int(service.metric("reo_source_switches_total")))
-        time.sleep(run.chance.uniform(0, 2))
+        run.record_fault("failover", int(service.metric("reo_source_switches_total")))
+        time.sleep(run.rng.uniform(0, 2))
 
 
-STORIES = tuple(Story(f"identical sources, {way}", partial(fault_candidates, way=way), brokers="identical", begins_empty=True)
+STORIES = tuple(Story(f"identical sources, {way}", partial(fault_candidates, way=way), brokers="identical", starts_paused=True)
                 for way in ("SIGKILL", "SIGSTOP"))

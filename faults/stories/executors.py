@@ -17,20 +17,20 @@ def kill_and_freeze_executors(run: Run) -> None:
     """The living worker takes over what the dead one read; when its executor wakes, it goes on. The cluster ends with the story, so that waits for the copy."""
     with patch.dict(os.environ, HERE), SparkCluster(run.folder / "spark") as cluster:
         service = run.start(replicator_master=cluster.url, replicator_memory_mb=MEMORY_MB)
-        run.flows()
-        doomed = cluster.alive[run.chance.randrange(2)]
+        run.wait_for_progress()
+        doomed = cluster.alive[run.rng.randrange(2)]
         until(lambda: cluster.executors(doomed), "the worker has an executor")
         cluster.kill_worker(doomed)
-        run.hit("SIGKILL of a worker with its executor")
-        run.flows()
+        run.record_fault("SIGKILL of a worker with its executor")
+        run.wait_for_progress()
         frozen = until(lambda: cluster.executors(cluster.alive[0]), "the other worker has one")[0]
         freeze(frozen)
-        run.hit("SIGSTOP of an executor")
-        time.sleep(run.chance.uniform(2, 12))  # how long it lasts is the harm
+        run.record_fault("SIGSTOP of an executor")
+        time.sleep(run.rng.uniform(2, 12))  # how long it lasts is the harm
         thaw(frozen)
-        run.flows()
+        run.wait_for_progress()
         run.load.stop()
-        run.clusters.wait_for_copy(run.topic, sum(map(len, run.source_now().values())), HEAL_S)
+        run.clusters.wait_for_copy(run.topic, sum(map(len, run.read_source().values())), HEAL_S)
         run.stop(service)
 
 

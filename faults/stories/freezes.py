@@ -20,86 +20,86 @@ def count_assignments(service: Service) -> int:
 def wake_zombie(run: Run, service: Service, pid: int, before: int) -> None:
     """Wait for the successor, wake the zombie, and let records flow on."""
     until(lambda: count_assignments(service) > before, "a successor has the partitions")
-    run.flows(500, 1500)
+    run.wait_for_progress(500, 1500)
     send_signal(pid, signal.SIGCONT)
-    run.hit("zombie of stage two woken")
+    run.record_fault("zombie of stage two woken")
     run.stage_two_deaths += 1  # what it had committed and not counted is in doubt
-    run.flows()
+    run.wait_for_progress()
 
 
 def freeze_worker(run: Run) -> None:
     """One of two workers freezes at a random moment."""
     service = run.start(deduplicator_workers="2")
     until(lambda: {"0", "1"} == set(re.findall(r" deduplicator-(\d): \[\S[^\]]*\] are assigned", service.log)), "both workers have partitions")
-    run.flows()
-    before, pid = count_assignments(service), until(lambda: service.find_pid("deduplicator", run.chance.randint(0, 1)), "the worker lives")
+    run.wait_for_progress()
+    before, pid = count_assignments(service), until(lambda: service.find_pid("deduplicator", run.rng.randint(0, 1)), "the worker lives")
     send_signal(pid, signal.SIGSTOP)
-    run.hit("SIGSTOP of a worker")
+    run.record_fault("SIGSTOP of a worker")
     wake_zombie(run, service, pid, before)
 
 
 def freeze_before_commit(run: Run, point: str = "two: offsets sent") -> None:
     """A worker freezes with a transaction that only wants its EndTxn; its successor must not let that one come."""
     proof = run.folder / "frozen"
-    service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.chance.randint(5, 20)}:{proof}")
+    service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.rng.randint(5, 20)}:{proof}")
     pid = wait_for_failpoint(proof, point)
     before = count_assignments(service)
-    run.hit(f"frozen at {point!r}")
+    run.record_fault(f"frozen at {point!r}")
     wake_zombie(run, service, pid, before)
 
 
 def freeze_jvm(run: Run) -> None:
     """Stage one's Python is killed while its JVM is frozen; the JVM wakes when a new run is on, and writes what it still has."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     zombie = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(zombie, signal.SIGSTOP)
-    run.hit("SIGSTOP of the JVM")
+    run.record_fault("SIGSTOP of the JVM")
     begun = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "replicator")
     until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
-    run.flows()
+    run.wait_for_progress()
     assert "java" in read_command_line(zombie), "the zombie is there to be woken"
     send_signal(zombie, signal.SIGCONT)
-    run.hit("zombie of stage one woken")
-    run.flows()
+    run.record_fault("zombie of stage one woken")
+    run.wait_for_progress()
 
 
 def freeze_driver(run: Run) -> None:
     """The whole of stage one freezes, another service takes over, and the first wakes: two drivers, until the first is stopped."""
     two, one = run.start("deduplicator"), run.start("replicator")
-    run.flows()
+    run.wait_for_progress()
     frozen = [pid for pid in one.list_processes() if pid != one.process.pid]
     for pid in frozen:
         send_signal(pid, signal.SIGSTOP)
-    run.hit("SIGSTOP of stage one's driver and JVM")
+    run.record_fault("SIGSTOP of stage one's driver and JVM")
     other = run.start("replicator", instance="other")
     other.wait_for_log(RUN_BEGINS)
-    run.flows()
+    run.wait_for_progress()
     woken = [pid for pid in frozen if read_command_line(pid)]
     for pid in woken:
         send_signal(pid, signal.SIGCONT)
     if woken:
-        run.hit("zombie of stage one woken")
+        run.record_fault("zombie of stage one woken")
         one.wait_for_log("superseded")
     else:  # the other needed a minute to start
         one.wait_for_log("gave no sign of life")
-        run.hit("zombie of stage one killed by the watchdog")
+        run.record_fault("zombie of stage one killed by the watchdog")
     run.stop(one)
     assert two.process.poll() is None
-    run.flows()
+    run.wait_for_progress()
 
 
 def freeze_everything(run: Run) -> None:
     """Everything freezes for longer than sessions and transactions last, as a suspended machine does, and goes on."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     os.killpg(service.process.pid, signal.SIGSTOP)
-    run.hit("SIGSTOP of everything")
-    time.sleep(run.chance.uniform(2 * SESSION_S, 3 * SESSION_S))  # how long it lasts is the harm
+    run.record_fault("SIGSTOP of everything")
+    time.sleep(run.rng.uniform(2 * SESSION_S, 3 * SESSION_S))  # how long it lasts is the harm
     os.killpg(service.process.pid, signal.SIGCONT)
     run.stage_two_deaths += 1
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (

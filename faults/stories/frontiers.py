@@ -17,21 +17,21 @@ from tests.service import build_environment
 def copy_and_stop(run: Run) -> None:
     """Copy for a while, stop, and hold the load with records left to copy."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     run.stop(service)
-    left = run.load.handed
-    until(lambda: run.load.handed > left + 3000, "there is something left to copy")
+    left = run.load.produced
+    until(lambda: run.load.produced > left + 3000, "there is something left to copy")
     run.load.pause()
 
 
 def write_torn_records(run: Run) -> int:
     """Write what comes next to the destination, past the service: just what a transaction leaves whose offsets were aborted."""
-    source, copy = run.source_now(), run.clusters.destination.read(run.topic)
-    parts = {partition: records[len(copy[partition]):][:run.chance.randint(1, 400)] for partition, records in source.items()}
+    source, copy = run.read_source(), run.clusters.destination.read(run.topic)
+    parts = {partition: records[len(copy[partition]):][:run.rng.randint(1, 400)] for partition, records in source.items()}
     run.clusters.destination.write(run.topic, [(partition, record) for partition, records in parts.items() for record in records])
     number = sum(map(len, parts.values()))
     assert number
-    run.hit("torn records", number)
+    run.record_fault("torn records", number)
     return number
 
 
@@ -39,10 +39,10 @@ def tear_transaction(run: Run) -> None:
     """The output is there, the frontier is not: found at the start, counted, and not written twice."""
     copy_and_stop(run)
     number = write_torn_records(run)
-    run.load.go_on()
+    run.load.resume()
     service = run.start()
     until(lambda: service.metric("reo_torn_records_total") == number, "the torn records are counted")
-    run.flows()
+    run.wait_for_progress()
 
 
 def tear_and_add_foreign(run: Run) -> None:
@@ -51,12 +51,12 @@ def tear_and_add_foreign(run: Run) -> None:
     write_torn_records(run)
     foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
     run.clusters.destination.write(run.topic, [(partition, foreign) for partition in range(PARTITIONS)])
-    run.hit("foreign records", PARTITIONS)
+    run.record_fault("foreign records", PARTITIONS)
     before = run.clusters.destination.read(run.topic)
     service = run.start()
-    run.stops(service, ForeignWriter)
+    run.expect_stop(service, ForeignWriter)
     assert run.clusters.destination.read(run.topic) == before, "something was written behind the foreign records"
-    run.stopped = f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
+    run.expected_stop = f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
 
 
 def wait_for_empty_group(run: Run) -> str:
@@ -71,10 +71,10 @@ def recover_and_resume(run: Run) -> None:
     done = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
                           env={"PATH": "/usr/bin:/bin"} | build_environment(run.clusters, run.topic, {}))
     assert done.returncode == 0, f"reo recover ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-    run.hit("reo recover")
-    run.load.go_on()
+    run.record_fault("reo recover")
+    run.load.resume()
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 def delete_frontier(run: Run) -> None:
@@ -82,8 +82,8 @@ def delete_frontier(run: Run) -> None:
     copy_and_stop(run)
     group = wait_for_empty_group(run)
     run.clusters.destination.admin.delete_consumer_groups([group])[group].result()
-    run.hit("frontier deleted")
-    run.stops(run.start(), FrontierLost)
+    run.record_fault("frontier deleted")
+    run.expect_stop(run.start(), FrontierLost)
     wait_for_empty_group(run)
     recover_and_resume(run)
 
@@ -94,8 +94,8 @@ def reset_frontier(run: Run) -> None:
     places = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
     request = ConsumerGroupTopicPartitions(wait_for_empty_group(run), places)
     run.clusters.destination.admin.alter_consumer_group_offsets([request])[request.group_id].result()
-    run.hit("frontier reset")
-    run.stops(run.start(), FrontierUnreadable)
+    run.record_fault("frontier reset")
+    run.expect_stop(run.start(), FrontierUnreadable)
     wait_for_empty_group(run)
     recover_and_resume(run)
 
@@ -103,19 +103,19 @@ def reset_frontier(run: Run) -> None:
 def restore_older_frontier(run: Run) -> None:
     """An older commit of ours was put back, metadata and all: the data says how far the copy is, nothing is written twice."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     request = ConsumerGroupTopicPartitions(f"reo-{run.topic}", [TopicPartition(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)])
     asked = run.clusters.destination.admin.list_consumer_group_offsets([request])
     old = asked[request.group_id].result().topic_partitions
-    run.flows()
+    run.wait_for_progress()
     run.stop(service)
     older_commits = [TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata) for commit in old]
     older = ConsumerGroupTopicPartitions(wait_for_empty_group(run), older_commits)
     run.clusters.destination.admin.alter_consumer_group_offsets([older])[older.group_id].result()
-    run.hit("frontier set back")
+    run.record_fault("frontier set back")
     again = run.start()
     until(lambda: again.metric("reo_torn_records_total") > 0, "the start finds what is there already")
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (

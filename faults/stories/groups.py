@@ -14,19 +14,19 @@ ROUNDS = 4
 def rebalance(run: Run, rounds: int = ROUNDS) -> None:
     """Workers come and go: one, three, two, one … each change gives partitions to somebody else, with records flowing."""
     first = run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(rounds):
         before = count_assignments(first)
         more = run.start("deduplicator", deduplicator_workers="2")
         until(lambda more=more: count_assignments(more) >= 2, "two more workers have partitions")  # type: ignore[misc]
-        run.flows(300, 1000)
-        run.kill_stage(more, "deduplicator", run.chance.randint(0, 1))
-        run.flows(300, 1000)
+        run.wait_for_progress(300, 1000)
+        run.kill_stage(more, "deduplicator", run.rng.randint(0, 1))
+        run.wait_for_progress(300, 1000)
         run.stop(more)
         until(lambda before=before: count_assignments(first) > before, "the first worker has them again")  # type: ignore[misc]
-        run.hit("rebalances", count_assignments(more) + count_assignments(first) - before)
+        run.record_fault("rebalances", count_assignments(more) + count_assignments(first) - before)
     assert "is not a member of the group now" not in first.log or first.process.poll() is None
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (

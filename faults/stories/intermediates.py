@@ -48,21 +48,21 @@ class IntermediateReader(threading.Thread):
         self.consumer = Consumer({"bootstrap.servers": address, "group.id": "witness", "enable.auto.commit": False, "auto.offset.reset": "earliest",
                                   "log_level": 0})
         self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        self.came: dict[int, list[int]] = defaultdict(list)
-        self.over = threading.Event()
+        self.source_offsets: dict[int, list[int]] = defaultdict(list)
+        self.stopping = threading.Event()
 
     def run(self) -> None:
         """Read on."""
-        while not self.over.is_set():
+        while not self.stopping.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
                 if message.error() is None and positions.parse_read_up_to(message) is None:
-                    self.came[message.partition()].append(positions.parse_origin(message).source_offset)
+                    self.source_offsets[message.partition()].append(positions.parse_origin(message).source_offset)
         self.consumer.close()
 
-    def lost_by_highest_seen(self) -> int:
+    def count_lost_by_highest_seen(self) -> int:
         """What a rule loses that drops whatever is not beyond the highest offset seen."""
         lost = 0
-        for offsets in list(self.came.values()):
+        for offsets in list(self.source_offsets.values()):
             highest, forwarded = -1, set()
             for offset in list(offsets):
                 if offset > highest:
@@ -98,21 +98,21 @@ def make_hole(run: Run) -> None:
     witness.start()
     lost = 0
     for _ in range(HOLE_ATTEMPTS):
-        run.flows(5000, 6000)
+        run.wait_for_progress(5000, 6000)
         set_max_message_bytes(run, f"{run.topic}-proxy", SMALL_BYTES)
         write_large_record(run)
-        run.hit("record refused by the intermediate topic")
-        run.stops(service, RecordRefused)
+        run.record_fault("record refused by the intermediate topic")
+        run.expect_stop(service, RecordRefused)
         set_max_message_bytes(run, f"{run.topic}-proxy", 1_100_000)
         service = run.start()
-        run.flows(5000, 6000)
-        lost = witness.lost_by_highest_seen()
+        run.wait_for_progress(5000, 6000)
+        lost = witness.count_lost_by_highest_seen()
         if lost:
             break
-    witness.over.set()
+    witness.stopping.set()
     witness.join()
     assert lost, "this was no hole: the rule of the highest offset seen would have lost nothing"
-    run.hit("records that a highest-seen rule loses here", lost)
+    run.record_fault("records that a highest-seen rule loses here", lost)
 
 
 def add_straggler(run: Run) -> None:
@@ -120,7 +120,7 @@ def add_straggler(run: Run) -> None:
     does not follow it. All of that is behind a hole, in the middle of a Real-Time-Mode batch and under load, until the watch sees it and a new run begins.
     """
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     jvm = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(jvm, signal.SIGSTOP)
     until(lambda: is_drained(run), "stage two has read everything", PATIENCE_S)
@@ -130,12 +130,12 @@ def add_straggler(run: Run) -> None:
         offset, batch, sequence = rule.link
         again = wrap_records(run.clusters, run.topic, [(place.partition, offset, make_record(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
         write_intermediate(run.clusters, run.topic, run.topic, again)
-        run.hit("link taken by a straggler")
+        run.record_fault("link taken by a straggler")
     until(lambda: is_drained(run), "stage two has read that too", PATIENCE_S)
     send_signal(jvm, signal.SIGCONT)
     service.wait_for_log("ended: hole", PATIENCE_S)
-    run.flows()
-    run.hit("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
+    run.wait_for_progress()
+    run.record_fault("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
     assert run.hits["records behind holes"], "there was no hole"
 
 
@@ -157,43 +157,43 @@ def is_drained(run: Run) -> bool:
 def refuse_large_record(run: Run) -> None:
     """The destination refuses a record: a named stop with its place; with the limit raised, exact."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     set_max_message_bytes(run, run.topic, SMALL_BYTES)
     write_large_record(run)
-    run.hit("record refused by the destination")
-    run.stops(service, RecordRefused)
+    run.record_fault("record refused by the destination")
+    run.expect_stop(service, RecordRefused)
     set_max_message_bytes(run, run.topic, 1_048_588)
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 def write_foreign_record(run: Run) -> None:
     """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing of it arrives; skipped as the error says, exact."""
     service = run.start()
-    run.flows()
-    header = run.chance.choice((None, b"", b"no origin", b"\x01", b"\x02" + bytes(53), origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8))))
+    run.wait_for_progress()
+    header = run.rng.choice((None, b"", b"no origin", b"\x01", b"\x02" + bytes(53), origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8))))
     run.load.pause()
     run.clusters.destination.write(f"{run.topic}-proxy", [(0, Record(b"whose", b"is this", ((origin.HEADER, header),)))])
-    run.hit("foreign record on the intermediate topic")
-    run.stops_for_good(service, ForeignRecord, run.source_now())
+    run.record_fault("foreign record on the intermediate topic")
+    run.expect_final_stop(service, ForeignRecord, run.read_source())
 
 
 def deny_write(run: Run) -> None:
     """The right to write to the destination is taken away while it runs: a named stop; given back, exact."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     admin = run.clusters.destination.admin
     rule = AclBinding(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY)
     for future in admin.create_acls([rule]).values():
         future.result()
-    run.hit("write permission taken away")
-    run.stops(service, AccessRefused)
+    run.record_fault("write permission taken away")
+    run.expect_stop(service, AccessRefused)
     anybody: Any = None
     given_back = AclBindingFilter(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY)
     for future in admin.delete_acls([given_back]).values():
         future.result()
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 DEATHS_MAX = 10
@@ -204,10 +204,10 @@ def block_readers(run: Run) -> None:
     cluster = run.clusters.destination
     for number in range(DEATHS_MAX):  # when it freezes, its client may not have sent a record yet: then nothing is blocked, and another one dies
         proof = run.folder / f"frozen-{number}"
-        service = run.start(freeze_at=f"two: offsets sent:{run.chance.randint(3, 12)}:{proof}")
+        service = run.start(freeze_at=f"two: offsets sent:{run.rng.randint(3, 12)}:{proof}")
         wait_for_failpoint(proof, "two: offsets sent")
         service.kill_all()
-        run.done(service)
+        run.mark_ended(service)
         began = time.monotonic()
         if cluster.end_offsets(run.topic, stable=True) != cluster.end_offsets(run.topic):
             break
@@ -218,9 +218,9 @@ def block_readers(run: Run) -> None:
     until(lambda: cluster.has_no_open_transaction(run.topic), "readers go on", bound_s + 5)
     took = time.monotonic() - began
     assert took <= bound_s + 1, f"readers were blocked for {took:.1f} s"
-    run.hit(f"readers blocked for {took:.1f} s of at most {bound_s:.0f}")
+    run.record_fault(f"readers blocked for {took:.1f} s of at most {bound_s:.0f}")
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (

@@ -23,44 +23,44 @@ AT_END = {"one: run ended", "one: drained"}
 def kill_at_failpoint(run: Run, point: str) -> None:
     """The process dies at the named step, under load; the file it leaves proves it."""
     proof = run.folder / "died"
-    nth = 1 if point in ONCE or point.startswith("one: ") else run.chance.randint(2, 12)
+    nth = 1 if point in ONCE or point.startswith("one: ") else run.rng.randint(2, 12)
     if point in AT_END:
         run.load.stop()
         service = run.start("--stop-at-end", die_at=f"{point}:{nth}:{proof}")
         assert service.wait_for_exit() == 0, service.read_log_tail()
-        run.done(service)
+        run.mark_ended(service)
     elif point == AT_STOP:
         service = run.start(die_at=f"{point}:1:{proof}")
-        run.flows()
+        run.wait_for_progress()
         service.process.terminate()
         service.wait_for_exit()
-        run.done(service)
+        run.mark_ended(service)
         run.start()
     elif point == AT_REVOCATION:
         run.start(die_at=f"{point}:1:{proof}")
-        run.flows()
+        run.wait_for_progress()
         run.start("deduplicator")  # a second worker takes half of the partitions
     else:
         run.start(die_at=f"{point}:{nth}:{proof}")
     wait_for_failpoint(proof, point)
-    run.hit(f"died at {point!r}")
+    run.record_fault(f"died at {point!r}")
     run.stage_two_deaths += point.startswith("two: ")
     run.counters_lost = point in (AT_STOP, *AT_END)
     if point not in AT_END:
-        run.flows()
+        run.wait_for_progress()
 
 
 def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
     """SIGKILL to these processes together, again and again, each time while records flow and a run of stage one is on."""
     service = run.start()
     for _ in range(times):
-        run.flows()
+        run.wait_for_progress()
         begun = service.log.count(RUN_BEGINS)
         for stage in stages:
             run.kill_stage(service, stage)
         if stages != ("deduplicator",):
             until(lambda begun=begun: service.log.count(RUN_BEGINS) > begun, "a new run has begun")  # type: ignore[misc]
-    run.flows()
+    run.wait_for_progress()
 
 
 def all_processes(service: Service) -> None:
@@ -78,27 +78,27 @@ def kill_everything(run: Run) -> None:
     run.counters_lost = True
     for way in (all_processes, first_process):
         service = run.start(instance="test")
-        run.flows()
+        run.wait_for_progress()
         way(service)
         assert service.process.wait(START_S) == -signal.SIGKILL
         until(lambda service=service: not service.living(), "no process outlives the supervisor")  # type: ignore[misc]
         service.delete_folder()
-        run.done(service)
-        run.hit(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
+        run.mark_ended(service)
+        run.record_fault(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
     run.start(instance="test")
-    run.flows()
+    run.wait_for_progress()
 
 
 def kill_at_random(run: Run, times: int = 6) -> None:
     """Random processes at random moments, also while the last one is only coming back."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
+        for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
             run.kill_stage(service, stage)
-        if run.chance.random() < 0.5:
-            run.flows(300, 2000)
-    run.flows()
+        if run.rng.random() < 0.5:
+            run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
 STORIES = (

@@ -17,48 +17,48 @@ TIMES = 7
 
 def kill_processes(run: Run, service: Service) -> None:
     """One or two processes."""
-    for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
+    for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
         run.kill_stage(service, stage)
 
 
 def freeze_process(run: Run, service: Service) -> None:
     """A process for some seconds."""
-    stage = run.chance.choice(("jvm", "deduplicator"))
+    stage = run.rng.choice(("jvm", "deduplicator"))
     pid = until(lambda: service.find_pid(stage), f"{stage} lives")
     send_signal(pid, signal.SIGSTOP)
-    run.hit("SIGSTOP")
-    time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
+    run.record_fault("SIGSTOP")
+    time.sleep(run.rng.uniform(1, 12))  # how long it lasts is the harm
     os.kill(pid, signal.SIGCONT)
     run.stage_two_deaths += 1
 
 
 def cut_connections(run: Run, _: Service) -> None:
     """Of one side."""
-    run.hit("connections cut", get_proxy(run, run.chance.choice(("source", "destination"))).cut_all())
+    run.record_fault("connections cut", get_proxy(run, run.rng.choice(("source", "destination"))).cut_all())
 
 
 def make_half_open(run: Run, _: Service) -> None:
     """One side, for some seconds."""
-    proxy = get_proxy(run, run.chance.choice(("source", "destination")))
+    proxy = get_proxy(run, run.rng.choice(("source", "destination")))
     proxy.half_open = True
-    run.hit("half-open")
-    time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
+    run.record_fault("half-open")
+    time.sleep(run.rng.uniform(1, 12))  # how long it lasts is the harm
     proxy.half_open = False
 
 
 def lose_request(run: Run, _: Service) -> None:
     """One that comes by at the destination; if none of its kind does, none is lost."""
-    rule = get_proxy(run, "destination").rule(run.chance.choice(("drop", "swallow_answer", "cut")), run.chance.choice(REQUESTS),
-                                             nth=run.chance.randint(1, 5))
-    if rule.hit.wait(10):
-        run.hit("request lost")
+    rule = get_proxy(run, "destination").add_rule(run.rng.choice(("drop", "swallow_answer", "cut")), run.rng.choice(REQUESTS),
+                                             nth=run.rng.randint(1, 5))
+    if rule.matched_event.wait(10):
+        run.record_fault("request lost")
 
 
 def restart_broker(run: Run, _: Service) -> None:
     """Cleanly; what a killed single node does to transactions is a story of its own."""
-    broker = run.chance.choice((run.clusters.source, run.clusters.destination)).broker
+    broker = run.rng.choice((run.clusters.source, run.clusters.destination)).broker
     broker.stop(timeout_s=60)
-    run.hit("broker restarted")
+    run.record_fault("broker restarted")
     broker.start().wait()
 
 
@@ -68,18 +68,18 @@ FAULTS = (kill_processes, kill_processes, freeze_process, cut_connections, make_
 def inject_any_fault(run: Run, times: int = TIMES) -> None:
     """One after the other, sometimes with a pause in between, sometimes on top of what is still being repaired."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        run.chance.choice(FAULTS)(run, service)
-        if run.chance.random() < 0.7:
-            run.flows(300, 2000)
-    if run.chance.random() < 0.3:
+        run.rng.choice(FAULTS)(run, service)
+        if run.rng.random() < 0.7:
+            run.wait_for_progress(300, 2000)
+    if run.rng.random() < 0.3:
         all_processes(service)
-        run.done(service)
-        run.hit("SIGKILL of everything")
+        run.mark_ended(service)
+        run.record_fault("SIGKILL of everything")
         run.counters_lost = True
         run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (Story("everything mixed", inject_any_fault, brokers="proxied", timeline=True),)

@@ -28,90 +28,90 @@ def get_proxy(run: Run, side: str) -> Proxy:
 def cut_connections(run: Run, side: str, times: int = 4) -> None:
     """All connections at once, again and again."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        run.hit(f"connections cut, {side}", get_proxy(run, side).cut_all())
-        run.flows(300, 2000)
-    run.flows()
+        run.record_fault(f"connections cut, {side}", get_proxy(run, side).cut_all())
+        run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
 def make_half_open(run: Run, side: str) -> None:
     """Connections stay and carry nothing, for longer than a session lasts."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     proxy = get_proxy(run, side)
     proxy.half_open = True
-    seconds = run.chance.uniform(5, 25)
-    run.hit(f"half-open for {seconds:.0f} s, {side}")
+    seconds = run.rng.uniform(5, 25)
+    run.record_fault(f"half-open for {seconds:.0f} s, {side}")
     time.sleep(seconds)  # how long it lasts is the harm
     proxy.half_open = False
-    run.flows()
+    run.wait_for_progress()
 
 
 def delay_requests(run: Run, side: str) -> None:
     """300 ms each way, from the start on."""
     get_proxy(run, side).delay_s = 0.3
     run.start()
-    run.flows()
-    seen = get_proxy(run, side).seen.total()
-    run.flows()
-    run.hit(f"requests delayed by 300 ms, {side}", get_proxy(run, side).seen.total() - seen)
+    run.wait_for_progress()
+    seen = get_proxy(run, side).request_counts.total()
+    run.wait_for_progress()
+    run.record_fault(f"requests delayed by 300 ms, {side}", get_proxy(run, side).request_counts.total() - seen)
     get_proxy(run, side).delay_s = 0
 
 
 def limit_bandwidth(run: Run, side: str) -> None:
     """Less than the load needs; then as fast as before."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     proxy = get_proxy(run, side)
-    seen = proxy.seen.total()
+    seen = proxy.request_counts.total()
     proxy.bytes_per_s = 50_000
-    run.flows()
-    run.hit(f"requests over a slow line, {side}", proxy.seen.total() - seen)
+    run.wait_for_progress()
+    run.record_fault(f"requests over a slow line, {side}", proxy.request_counts.total() - seen)
     proxy.bytes_per_s = 0
-    run.flows()
+    run.wait_for_progress()
 
 
 def fault_request(run: Run, action: str, api: str, times: int = 3) -> None:
     """One request of a kind is lost, its answer is, or its connection is, at a random moment."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        rule = get_proxy(run, "destination").rule(action, api, nth=run.chance.randint(1, 20))  # type: ignore[arg-type]
-        until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
-        run.hit(f"{action} {api}")
-        run.flows(300, 2000)
-    run.flows()
+        rule = get_proxy(run, "destination").add_rule(action, api, nth=run.rng.randint(1, 20))  # type: ignore[arg-type]
+        until(rule.matched_event.is_set, f"{api} is struck", PATIENCE_S)
+        run.record_fault(f"{action} {api}")
+        run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
 def fault_any_request(run: Run, times: int = 5) -> None:
     """Whatever comes by, whatever is done to it, on either side."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        api, action = run.chance.choice(REQUESTS), run.chance.choice(("drop", "swallow_answer", "cut"))
-        side = "destination" if api != "Fetch" else run.chance.choice(("source", "destination"))
-        rule = get_proxy(run, side).rule(action, api, nth=run.chance.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
-        until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
-        run.hit(f"{action} {api}, {side}")
-        run.flows(300, 2000)
-    run.flows()
+        api, action = run.rng.choice(REQUESTS), run.rng.choice(("drop", "swallow_answer", "cut"))
+        side = "destination" if api != "Fetch" else run.rng.choice(("source", "destination"))
+        rule = get_proxy(run, side).add_rule(action, api, nth=run.rng.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
+        until(rule.matched_event.is_set, f"{api} is struck", PATIENCE_S)
+        run.record_fault(f"{action} {api}, {side}")
+        run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
 def delay_commit(run: Run) -> None:
     """An EndTxn is held until its producer was given up and another transaction is open, then released: it has to be refused."""
     service = run.start()
-    run.flows()
-    rule = get_proxy(run, "destination").rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
-    until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
+    run.wait_for_progress()
+    rule = get_proxy(run, "destination").add_rule("hold", "EndTxn", nth=run.rng.randint(1, 20))
+    until(rule.matched_event.is_set, "an EndTxn is held", PATIENCE_S)
     until(lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1, "the producer is given up", PATIENCE_S)
-    run.flows(300, 1000)
+    run.wait_for_progress(300, 1000)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
     (code,) = struct.unpack_from(">h", rule.answers[0], 4)
     assert code in REFUSED, f"the late EndTxn was answered with error code {code}"
-    run.hit(f"late EndTxn refused ({KafkaError(code).name()})")
-    run.flows()
+    run.record_fault(f"late EndTxn refused ({KafkaError(code).name()})")
+    run.wait_for_progress()
 
 
 def delay_repeated_commit(run: Run) -> None:
@@ -121,18 +121,18 @@ def delay_repeated_commit(run: Run) -> None:
     late one refused.
     """
     run.start()
-    run.flows()
+    run.wait_for_progress()
     proxy = get_proxy(run, "destination")
-    rule = proxy.rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
-    until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
+    rule = proxy.add_rule("hold", "EndTxn", nth=run.rng.randint(1, 20))
+    until(rule.matched_event.is_set, "an EndTxn is held", PATIENCE_S)
     proxy.cut_all()
-    run.flows(500, 1500)
+    run.wait_for_progress(500, 1500)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
     (code,) = struct.unpack_from(">h", rule.answers[0], 4)
     assert code in REFUSED, f"the late EndTxn was answered with error code {code}"
-    run.hit(f"late EndTxn that was repeated, refused ({KafkaError(code).name()})")
-    run.flows()
+    run.record_fault(f"late EndTxn that was repeated, refused ({KafkaError(code).name()})")
+    run.wait_for_progress()
 
 
 STORIES = (

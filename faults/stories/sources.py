@@ -20,7 +20,7 @@ NOTICED_S = 60
 def pause_load(run: Run) -> Partitions:
     """Hold the load; what the source has then."""
     run.load.pause()
-    return run.source_now()
+    return run.read_source()
 
 
 def delete_all_records(run: Run) -> None:
@@ -29,7 +29,7 @@ def delete_all_records(run: Run) -> None:
     places = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
     for future in run.clusters.source.admin.delete_records(places).values():
         future.result()
-    run.hit("source truncated past the frontier")
+    run.record_fault("source truncated past the frontier")
 
 
 def recreate_source(run: Run, share: float) -> None:
@@ -38,17 +38,17 @@ def recreate_source(run: Run, share: float) -> None:
     run.clusters.source.delete(run.topic)
     run.clusters.source.create(run.topic, PARTITIONS)
     run.clusters.source.write(run.topic, make_records(range(10**6, 10**6 + records), PARTITIONS))
-    run.hit(f"source recreated, {'shorter' if share < 1 else 'longer'}")
+    run.record_fault(f"source recreated, {'shorter' if share < 1 else 'longer'}")
 
 
 def truncate_while_stopped(run: Run) -> None:
     """Records go that were never copied: the next start says how many, and writes nothing."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     run.stop(service)
     before = pause_load(run)
     delete_all_records(run)
-    run.stops_for_good(run.start(), SourceTruncated, before)
+    run.expect_final_stop(run.start(), SourceTruncated, before)
 
 
 def truncate_while_running(run: Run) -> None:
@@ -56,7 +56,7 @@ def truncate_while_running(run: Run) -> None:
     service, before = _freeze_behind_source(run)
     delete_all_records(run)
     _wake_jvm(service)
-    run.stops_for_good(service, SourceTruncated, before)
+    run.expect_final_stop(service, SourceTruncated, before)
 
 
 def truncate_at_offset_0(run: Run) -> None:
@@ -64,23 +64,23 @@ def truncate_at_offset_0(run: Run) -> None:
     service = run.start()
     until(lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0")
     service.signal("jvm", "SIGSTOP")
-    run.load.go_on()
-    until(lambda: run.load.handed > 3000, "the source has records")
+    run.load.resume()
+    until(lambda: run.load.produced > 3000, "the source has records")
     before = pause_load(run)
     delete_all_records(run)
     _wake_jvm(service)
     noticed_by = time.monotonic() + NOTICED_S
-    run.stops_for_good(service, SourceTruncated, before)
+    run.expect_final_stop(service, SourceTruncated, before)
     assert time.monotonic() < noticed_by, f"not noticed in {NOTICED_S} s"
 
 
 def _freeze_behind_source(run: Run) -> tuple[Service, Partitions]:
     """A running service whose JVM is frozen with records before it."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     service.signal("jvm", "SIGSTOP")
-    already = run.load.handed
-    until(lambda: run.load.handed > already + 8000, "the source has records that were not read")
+    already = run.load.produced
+    until(lambda: run.load.produced > already + 8000, "the source has records that were not read")
     return service, pause_load(run)
 
 
@@ -91,11 +91,11 @@ def _wake_jvm(service: Service) -> None:
 def recreate_while_stopped(run: Run, share: float) -> None:
     """Another topic of the same name is waiting at the start."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     run.stop(service)
     before = pause_load(run)
     recreate_source(run, share)
-    run.stops_for_good(run.start(), SourceRecreated, before)
+    run.expect_final_stop(run.start(), SourceRecreated, before)
 
 
 def recreate_while_running(run: Run, share: float) -> None:
@@ -104,33 +104,33 @@ def recreate_while_running(run: Run, share: float) -> None:
     A service that looks in between sees that there is none, and its next start that there is another.
     """
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     before = pause_load(run)
     recreate_source(run, share)
     if service.wait_for_exit(HEAL_S) == TopicMissing.exit_code:
-        run.stops(service, TopicMissing)
-        run.hit("looked for while it was away")
+        run.expect_stop(service, TopicMissing)
+        run.record_fault("looked for while it was away")
         service = run.start()
-    run.stops_for_good(service, SourceRecreated, before)
+    run.expect_final_stop(service, SourceRecreated, before)
 
 
 def add_partitions(run: Run) -> None:
     """Partitions are added and written to at once: followed from their first record on."""
     run.start()
-    run.flows()
-    added = PARTITIONS + run.chance.randint(1, 3)
+    run.wait_for_progress()
+    added = PARTITIONS + run.rng.randint(1, 3)
     run.clusters.source.admin.create_partitions([NewPartitions(run.topic, added)])[run.topic].result()
     until(lambda: run.clusters.source.partitions(run.topic) == added, "the partitions are there")
     run.load.partitions = added
-    run.hit("partitions added", added - PARTITIONS)
+    run.record_fault("partitions added", added - PARTITIONS)
     until(lambda: run.clusters.destination.partitions(run.topic) == added, "the destination has them too", NOTICED_S)
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (
     Story("source truncated, stopped", truncate_while_stopped),
     Story("source truncated, running", truncate_while_running),
-    Story("source truncated at offset 0", truncate_at_offset_0, begins_empty=True),
+    Story("source truncated at offset 0", truncate_at_offset_0, starts_paused=True),
     *(Story(f"source recreated {word}, stopped", partial(recreate_while_stopped, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
     *(Story(f"source recreated {word}, running", partial(recreate_while_running, share=share)) for word, share in (("shorter", 0.3), ("longer", 1.5))),
     Story("partitions added", add_partitions),
