@@ -58,7 +58,7 @@ def fill(address: str, topic: str, kind: Kind, records: int, partitions: int) ->
         raise RuntimeError(f"{topic} was not filled in time")
 
 
-def steadily(address: str, topic: str, rate: int, partitions: int, over: threading.Event) -> int:
+def write_steadily(address: str, topic: str, rate: int, partitions: int, over: threading.Event) -> int:
     """Write `rate` records/s, each with the time when it was written as its value, until `over`; returns how many."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0 if rate < 5000 else 2})
     begun, number = time.monotonic(), 0

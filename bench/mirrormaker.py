@@ -106,11 +106,11 @@ class MirrorMaker:
         return text + "".join(f"{key} = {value}\n" for key, value in self.settings.items())
 
     @property
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """The exit code, None while it runs."""
         return self.process.poll() if self.process else None
 
-    def living(self) -> list[int]:
+    def list_processes(self) -> list[int]:
         """Its processes that live now: one, it starts no others."""
         return [self.process.pid] if self.process and self.process.poll() is None else []
 
@@ -119,7 +119,7 @@ class MirrorMaker:
         """What it has said so far, over all starts."""
         return (self.folder / "log").read_text(errors="replace")
 
-    def tail(self) -> str:
+    def read_log_tail(self) -> str:
         """The end of the log, for messages."""
         return self.log[-4000:]
 
@@ -130,7 +130,7 @@ class MirrorMaker:
 
     def send_signal(self, with_signal: signal.Signals) -> None:
         """Send a signal; ProcessLookupError when it does not live, so that nobody takes a miss for a hit."""
-        if not self.living() or self.process is None:
+        if not self.list_processes() or self.process is None:
             raise ProcessLookupError(f"MirrorMaker {self.name or self.topic} does not live")
         self.process.send_signal(with_signal)
 
@@ -147,7 +147,7 @@ class MirrorMaker:
     def _end(self, with_signal: signal.Signals, timeout_s: float) -> None:
         if self.process is None:
             return
-        if self.living():
+        if self.list_processes():
             self.process.send_signal(with_signal)
         try:
             self.process.wait(timeout_s)

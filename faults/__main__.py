@@ -20,8 +20,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from faults.run import Result, Story, run_story
-from faults.stand import start_clusters
 from faults.stories import ALL
+from faults.testbed import start_clusters
 from tests.kafka import ROOT, Clusters, speed_up_jvms
 
 

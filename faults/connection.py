@@ -14,8 +14,8 @@ import contextlib
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 
+from faults.proxy_rule import ProxyRule
 from faults.requests import LENGTH, Request, parse_correlation_id, parse_request
-from faults.rule import ProxyRule
 
 Stream = tuple[StreamReader, StreamWriter]
 DelayQueue = asyncio.Queue[tuple[float, bytes | None]]

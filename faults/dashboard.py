@@ -27,8 +27,8 @@ import yaml
 from common.children import die_with_parent
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run
-from faults.stand import IdenticalCluster, start_clusters
 from faults.stories.candidates import FAILOVER, IdenticalFeed
+from faults.testbed import IdenticalCluster, start_clusters
 from reo.demo.broker import free_port
 from tests.judge import Record
 from tests.kafka import ROOT, Cluster, Clusters, make_record, until

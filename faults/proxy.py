@@ -1,7 +1,7 @@
 """A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can say "hold the next EndTxn".
 
 The kills in `reo.demo` show what a process or a broker leaves behind when it dies. What they cannot show is the network between them: an answer that is lost,
-a request that arrives late, a connection that is there and carries nothing. The proxy makes exactly these, one request at a time (`faults.rule`), or all
+a request that arrives late, a connection that is there and carries nothing. The proxy makes exactly these, one request at a time (`faults.proxy_rule`), or all
 of it (`delay_s`, `bytes_per_s`, `half_open`, `cut_all`); whatever it did, it can prove. It runs on an event loop in a thread of its own; everything
 public may be used from any thread.
 """
@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from faults.connection import Connection
+from faults.proxy_rule import Action, ProxyRule
 from faults.requests import API_NAMES, Request
-from faults.rule import Action, ProxyRule
 
 CHUNK_BYTES = 16_384
 ANSWER_S = 10

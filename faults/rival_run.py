@@ -88,7 +88,7 @@ class MirrorMakerRun:
 
     def kill(self) -> None:
         """SIGKILL of a living MirrorMaker."""
-        assert self.mirrormaker.living(), self.mirrormaker.tail()
+        assert self.mirrormaker.list_processes(), self.mirrormaker.read_log_tail()
         self.mirrormaker.kill()
         self.record_fault("SIGKILL of MirrorMaker")
 
@@ -111,8 +111,8 @@ def judge_run(scene: MirrorMakerRun, reference: Partitions) -> tuple[str, float 
                 time.sleep(STEADY_S)
                 differences = compare_partitions(reference, scene.clusters.destination.read(scene.topic))
                 return ("; ".join(differences) or "exact"), None if differences else now
-        if now > deadline or scene.mirrormaker.code is not None:
-            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.mirrormaker.code}"
+        if now > deadline or scene.mirrormaker.exit_code is not None:
+            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.mirrormaker.exit_code}"
             return "; ".join([why, *compare_partitions(reference, scene.clusters.destination.read(scene.topic))]), None
         time.sleep(JUDGE_EVERY_S)
 
@@ -137,8 +137,8 @@ def summarise_log(scene: MirrorMakerRun) -> tuple[str, dict[str, list[str]]]:
                "INFO": [message for level, message in about if level == "INFO" and DATA_LOSS.search(message)]}
     lines = {level: list({_normalise(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
     first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in telling.items() if messages), "nothing")
-    if scene.mirrormaker.code is not None:
-        return f"stopped (exit code {scene.mirrormaker.code}); {first}", lines
+    if scene.mirrormaker.exit_code is not None:
+        return f"stopped (exit code {scene.mirrormaker.exit_code}); {first}", lines
     if scene.mirrormaker.task_failures:
         return f"a task stopped for good; {first}", lines
     return first, lines

@@ -31,7 +31,7 @@ from bench import mirrormaker
 from bench.mirrormaker import MirrorMaker
 from faults.load import Load
 from faults.rival_run import MirrorMakerRun, Outcome, judge_run, summarise_log
-from faults.stand import start_clusters as own_clusters
+from faults.testbed import start_clusters as own_clusters
 from tests.judge import Partitions
 from tests.kafka import Clusters, make_records
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common.errors import Stop
 from faults.load import Load
-from faults.stand import Brokers, ProxiedCluster
+from faults.testbed import Brokers, ProxiedCluster
 from faults.timeline import Timeline
 from tests.conftest import make_topic_name
 from tests.judge import Partitions, compare_counters, compare_partitions, read_topic

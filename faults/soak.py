@@ -20,8 +20,8 @@ from statistics import linear_regression, mean
 
 from bench.processes import usage_of
 from faults.run import Run, Story, run_story
-from faults.stand import start_clusters
 from faults.stories.mixed import cut_connections, freeze_process, lose_request, make_half_open
+from faults.testbed import start_clusters
 from tests.service import Service
 
 SAMPLE_S = 10.0

@@ -13,13 +13,13 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
 NAMES = ("origin_header", "records", "metadata", "environment", "settings_file")
-LONGEST = 2_000
+INPUT_BYTES_MAX = 2_000
 SLOW_S = 10
 UNDER_TEST = ["common", "deduplicator"]
 """Not dynaconf: it has many times the lines, and the fuzzer would spend its time there."""
 
 
-def one(name: str, seconds: int) -> None:
+def run_target(name: str, seconds: int) -> None:
     """Run one target; does not return."""
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # installed by `make fuzz` alone
 
@@ -31,13 +31,13 @@ def one(name: str, seconds: int) -> None:
     for number, seed in enumerate(seeds.SEEDS[name]):
         (folder / f"seed-{number}").write_bytes(seed)
     words = CORPUS / f"{name}.words"
-    words.write_text("".join(f'"{quoted(word)}"\n' for word in seeds.WORDS[name]))
-    atheris.Setup([f"fuzz {name}", str(folder), f"-dict={words}", f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-timeout={SLOW_S}",
+    words.write_text("".join(f'"{quote_word(word)}"\n' for word in seeds.WORDS[name]))
+    atheris.Setup([f"fuzz {name}", str(folder), f"-dict={words}", f"-max_total_time={seconds}", f"-max_len={INPUT_BYTES_MAX}", f"-timeout={SLOW_S}",
                    f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1", "-verbosity=1"], targets.TARGETS[name])
     atheris.Fuzz()
 
 
-def quoted(word: bytes) -> str:
+def quote_word(word: bytes) -> str:
     """A word as libFuzzer's dictionaries have it."""
     return "".join(f"\\x{byte:02x}" for byte in word)
 
@@ -50,7 +50,7 @@ def main() -> int:
     arguments.add_argument("--here", action="store_true", help="in this process, without a summary")
     given = arguments.parse_args()
     if given.here:
-        one(given.target, given.seconds)
+        run_target(given.target, given.seconds)
     failed = []
     for name in [given.target] if given.target else NAMES:
         print(f"fuzz: {name}, {given.seconds} s", flush=True)

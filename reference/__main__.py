@@ -10,7 +10,7 @@ from reference import pages
 def main() -> int:
     """Write what is out of date; returns the exit code."""
     try:
-        for path, text in pages.out_of_date().items():
+        for path, text in pages.find_outdated().items():
             path.write_text(text)
             print(f"written: {path.relative_to(pages.ROOT)}")
     except (OSError, ValueError) as wrong:

@@ -16,17 +16,17 @@ PAGES: Mapping[Path, Tables] = {
         "exit codes": tables.exit_codes_table, "metrics": interfaces.metrics_table, "permissions": tables.permissions_table,
         "origin": formats.origin_table, "read-up-to": formats.read_up_to_table, "frontier": formats.frontier_table,
     },
-    ROOT / "docs" / "explanation.md": {"figures": figures.beside_the_rival},
+    ROOT / "docs" / "explanation.md": {"figures": figures.comparison_table},
 }
 
 
-def out_of_date() -> dict[Path, str]:
+def find_outdated() -> dict[Path, str]:
     """The pages and files that say something else than the code, and what they have to say; ValueError when one lacks a table's markers."""
-    wanted = {page: rewritten(page.read_text(), made) for page, made in PAGES.items()} | {file: write() for file, write in chart.files().items()}
+    wanted = {page: rewrite_tables(page.read_text(), made) for page, made in PAGES.items()} | {file: write() for file, write in chart.list_files().items()}
     return {path: text for path, text in wanted.items() if not path.exists() or path.read_text() != text}
 
 
-def rewritten(text: str, made: Tables) -> str:
+def rewrite_tables(text: str, made: Tables) -> str:
     """The page with every table as the code has it."""
     for name, table in made.items():
         section = re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)

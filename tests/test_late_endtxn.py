@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from common.kafka_clients import LossCounter
 from common.pulse import Pulse
 from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
-from faults.proxied import make_proxied_broker
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from faults.rule import ProxyRule
+from faults.proxy_rule import ProxyRule
 from tests.kafka import ROOT, Cluster, until
 
 ANSWER_S = 20

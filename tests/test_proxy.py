@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from faults.proxied import make_proxied_broker
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
+from faults.proxy_rule import EVERY
 from faults.requests import API_NAMES, HEADER, parse_request
-from faults.rule import EVERY
 from tests.kafka import ROOT, Cluster, until
 
 HIT_S = 20

@@ -29,7 +29,7 @@ def rival(clusters: Clusters, topic: str, tmp_path: Path) -> Iterator[MirrorMake
     found = MirrorMaker(tmp_path / "mm2", clusters.source.address, clusters.destination.address, topic, heap_mb=512)
     yield found
     found.kill()
-    print(f"--- MirrorMaker, exit code {found.code}\n{found.tail()}")
+    print(f"--- MirrorMaker, exit code {found.exit_code}\n{found.read_log_tail()}")
 
 
 def write(clusters: Clusters, topic: str, first: int, records: int) -> int:
@@ -63,7 +63,7 @@ def test_it_copies_exactly_and_makes_the_topic(clusters: Clusters, topic: str, r
     assert clusters.destination.partitions(topic) == PARTITIONS
     assert clusters.destination.config(topic)["retention.ms"] == "-1"
     assert rival.stop() < mirrormaker.STOP_S
-    assert rival.living() == []
+    assert rival.list_processes() == []
 
 
 @needs_its_jars
@@ -71,12 +71,12 @@ def test_a_killed_one_goes_on_when_started_again(clusters: Clusters, topic: str,
     """After SIGKILL the same name goes on where it was: what was written in between arrives too, and nothing twice."""
     clusters.source.create(topic, PARTITIONS)
     visible = write(clusters, topic, 0, RECORDS)
-    (pid,) = rival.start().living()
+    (pid,) = rival.start().list_processes()
     clusters.wait_for_copy(topic, visible)
     rival.kill()
-    assert rival.code == -signal.SIGKILL
+    assert rival.exit_code == -signal.SIGKILL
     visible += write(clusters, topic, RECORDS, RECORDS)
-    (again,) = rival.start().living()
+    (again,) = rival.start().list_processes()
     assert again != pid
     clusters.wait_for_copy(topic, visible)
 
@@ -89,7 +89,7 @@ def test_it_can_be_halted_and_resumed(clusters: Clusters, topic: str, rival: Mir
     rival.start()
     clusters.wait_for_copy(topic, visible)
     rival.send_signal(signal.SIGSTOP)
-    state = Path(f"/proc/{rival.living()[0]}/stat")
+    state = Path(f"/proc/{rival.list_processes()[0]}/stat")
     until(lambda: state.read_text().rpartition(") ")[2].startswith("T"), "it is halted")
     visible += write(clusters, topic, RECORDS, RECORDS)
     assert clusters.differences(topic) != []

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from common.tables import FRONTIERS
-from reference.interfaces import COUNTED_IN
+from reference.interfaces import METRIC_MODULES
 from reo.demo.broker import free_port
 from reo.version import VERSION
 from tests.commands import as_json
@@ -149,7 +149,7 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
 
 def test_every_metric_that_a_page_names_is_there() -> None:
     """The names on all pages are metrics of the code, as Prometheus is shown them."""
-    there = {sample for module in COUNTED_IN for metric in vars(module).values() if isinstance(metric, MetricWrapperBase)
+    there = {sample for module in METRIC_MODULES for metric in vars(module).values() if isinstance(metric, MetricWrapperBase)
              for sample in (metric._name, f"{metric._name}_total")}
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import pytest
 
-from faults.proxied import make_proxied_broker
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from faults.rule import EVERY
+from faults.proxy_rule import EVERY
 from tests.kafka import ROOT, Cluster, Clusters, make_records, until
 from tests.recovery import add_source_offsets
 from tests.service import Service, build_environment

@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from faults.run import Run, Story
-from faults.stand import ThreeBrokers
+from faults.testbed import ThreeBrokers
 from reo.demo.broker import Broker
 from tests.kafka import Clusters
 

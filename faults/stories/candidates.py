@@ -13,8 +13,8 @@ from functools import partial
 from typing import Self
 
 from faults.run import PARTITIONS, Run, Story
-from faults.stand import IdenticalCluster
 from faults.stories.brokers import FAULTS
+from faults.testbed import IdenticalCluster
 from tests.judge import Record
 from tests.kafka import Cluster, make_record, until
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from faults.proxied import make_proxied_broker
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from reo.demo.broker import Broker, free_port
 from tests.kafka import ROOT, Cluster, Clusters

@@ -24,7 +24,7 @@ BROKER_HEAP_MB = 1024
 
 
 @dataclass
-class Stand:
+class Testbed:
     """A source and a destination; `folder` takes everybody's logs."""
 
     folder: Path
@@ -37,7 +37,7 @@ class Stand:
         """Names of the destination's topics."""
         return set(self.admin.list_topics(timeout=10).topics)
 
-    def arrived(self, *topics: str, committed_only: bool = False) -> int:
+    def count_arrived(self, *topics: str, committed_only: bool = False) -> int:
         """Offsets at the destination, 0 while there is no such topic. Markers of transactions are in it: less than one in a thousand."""
         there = self.admin.list_topics(timeout=10).topics
         try:
@@ -46,7 +46,7 @@ class Stand:
         except (KafkaException, ReoError):  # made a moment ago: no leader yet
             return 0
 
-    def clear(self) -> None:
+    def delete_topics(self) -> None:
         """Delete every topic of the destination but the brokers' own, and wait until they are gone: each copy begins with nothing."""
         doomed = [name for name in self.topics() if not name.startswith("__")]
         if doomed:
@@ -56,14 +56,14 @@ class Stand:
         while self.topics() & set(doomed):
             time.sleep(0.1)
 
-    def brokers(self) -> dict[str, Usage]:
+    def broker_usage(self) -> dict[str, Usage]:
         """What the brokers have used so far."""
         named = (("source broker", self.source), ("destination broker", self.destination))
         return {name: usage_of([broker.process.pid] if broker.process else []) for name, broker in named}
 
 
 @contextmanager
-def started() -> Iterator[Stand]:
+def start_testbed() -> Iterator[Testbed]:
     """Start both brokers; they end, and their data goes, with the block."""
     folder = Path(tempfile.mkdtemp(prefix="reo-bench-"))
     brokers = [Broker(folder / name, JARS, heap_mb=BROKER_HEAP_MB) for name in ("source", "destination")]
@@ -72,7 +72,7 @@ def started() -> Iterator[Stand]:
             broker.start()
         for broker in brokers:
             broker.wait()
-        yield Stand(folder, brokers[0], brokers[1], AdminClient({"bootstrap.servers": brokers[1].address, "log_level": 0}))
+        yield Testbed(folder, brokers[0], brokers[1], AdminClient({"bootstrap.servers": brokers[1].address, "log_level": 0}))
     finally:
         for broker in brokers:
             broker.kill()

@@ -13,31 +13,31 @@ import orjson
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.contenders import Reo
-from bench.copying import copied, until
 from bench.processes import usage_of
-from bench.stand import Stand
+from bench.testbed import Testbed
+from bench.throughput import measure_copy, wait_until_copied
 from common.children import children_of, die_with_parent
 from common.records import Consumed
 
 BARE = "bare"
 
 
-def stage_one(stand: Stand, topic: str, label: str, records: int) -> dict[str, Any]:
+def measure_stage_one(stand: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the source to the intermediate topic, which nobody reads."""
-    stand.clear()
-    first_frontiers(Reo(stand, topic, label, "deduplicator"))
-    return copied(stand, Reo(stand, topic, label, "replicator"), [f"{topic}-proxy"], records).as_row()
+    stand.delete_topics()
+    create_first_frontiers(Reo(stand, topic, label, "deduplicator"))
+    return measure_copy(stand, Reo(stand, topic, label, "replicator"), [f"{topic}-proxy"], records).to_row()
 
 
-def stage_two(stand: Stand, topic: str, label: str, records: int) -> dict[str, Any]:
+def measure_stage_two(stand: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the intermediate topic, as `stage_one` has left it, to the destination."""
-    return copied(stand, Reo(stand, topic, label, "deduplicator"), [topic], records).as_row()
+    return measure_copy(stand, Reo(stand, topic, label, "deduplicator"), [topic], records).to_row()
 
 
-def verify(stand: Stand, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
+def measure_verify(stand: Testbed, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
     """`reo verify` over the copy that `stage_two` has left, with its start; processor time and memory of all its processes, the most that was seen."""
     rest = Reo(stand, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
-    _briefly(rest, lambda: rest.service.total("reo_frontier_offset") == records - partitions)
+    _run_until(rest, lambda: rest.service.total("reo_frontier_offset") == records - partitions)
     environment = os.environ | rest.service.settings
     process = subprocess.Popen([sys.executable, "-m", "reo", "verify", "--json"], env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     cpu_s = rss_mb = 0.0
@@ -51,23 +51,23 @@ def verify(stand: Stand, topic: str, label: str, records: int, partitions: int) 
     return {"records_per_s": records / said["seconds"], "cpu_us_all": 1e6 * cpu_s / records, "rss_mb_all": rss_mb}
 
 
-def first_frontiers(brief: Reo) -> None:
+def create_first_frontiers(brief: Reo) -> None:
     """Stage one begins at a frontier, and stage two makes the first one."""
-    _briefly(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)
+    _run_until(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)
 
 
-def _briefly(brief: Reo, condition: Callable[[], bool]) -> None:
+def _run_until(brief: Reo, condition: Callable[[], bool]) -> None:
     """A service until then."""
     brief.start()
     try:
-        until(brief, condition)
+        wait_until_copied(brief, condition)
     finally:
         brief.stop()
 
 
-def bare_loop(stand: Stand, topic: str, records: int, partitions: int) -> dict[str, float]:
+def measure_bare_loop(stand: Testbed, topic: str, records: int, partitions: int) -> dict[str, float]:
     """Consume and produce key, value, headers and timestamp; no transaction, no decision, one process."""
-    stand.clear()
+    stand.delete_topics()
     stand.destination.create_topic(BARE, partitions)
     consumer = Consumer({"bootstrap.servers": stand.source.address, "group.id": "bare", "enable.auto.commit": False, "auto.offset.reset": "earliest",
                          "queued.min.messages": 200_000, "queued.max.messages.kbytes": 131_072, "fetch.message.max.bytes": 4_194_304})
