@@ -38,16 +38,16 @@ Figures = dict[str, Any]
 console = Console(width=150)
 
 
-def measure_row(stand: Testbed, contender: Contender, records: int, *topics: str) -> Figures:
+def measure_row(testbed: Testbed, contender: Contender, records: int, *topics: str) -> Figures:
     """One copy's figures for the file."""
-    return measure_copy(stand, contender, topics, records).to_row()
+    return measure_copy(testbed, contender, topics, records).to_row()
 
 
 @dataclass
 class Bench:
     """What is measured, where, and how often."""
 
-    stand: Testbed
+    testbed: Testbed
     rounds: int
     scale: float
     only: re.Pattern[str]
@@ -79,8 +79,8 @@ class Bench:
         """A filled topic at the source; filled once."""
         name = re.sub(r"\W+", "-", f"load-{kind}-{partitions}-{records}{which}")
         if name not in self.filled_topics:
-            self.stand.source.create_topic(name, partitions)
-            fill(self.stand.source.address, name, KINDS[kind], records, partitions)
+            self.testbed.source.create_topic(name, partitions)
+            fill(self.testbed.source.address, name, KINDS[kind], records, partitions)
             self.filled_topics.add(name)
         return name
 
@@ -93,9 +93,9 @@ class Bench:
         for maker in makers if number % 2 == 0 else makers[::-1]:
             topic = filled or re.sub(r"\W+", "-", f"{label}-{number}-{maker.name}")
             if not filled:
-                self.stand.source.create_topic(topic, PARTITIONS)
-            self.stand.delete_topics()
-            yield maker(self.stand, topic, re.sub(r"\W+", "-", f"{label}-{number}")), topic
+                self.testbed.source.create_topic(topic, PARTITIONS)
+            self.testbed.delete_topics()
+            yield maker(self.testbed, topic, re.sub(r"\W+", "-", f"{label}-{number}")), topic
 
     def throughput(self) -> None:
         """Each kind of record, in turn with the rival."""
@@ -106,7 +106,7 @@ class Bench:
             filled = self.topic(kind, records)
             for number in range(self.rounds):
                 for contender, topic in self.contenders(number, section, filled):
-                    self.measure(section, contender.name, number, partial(measure_row, self.stand, contender, records, topic))
+                    self.measure(section, contender.name, number, partial(measure_row, self.testbed, contender, records, topic))
 
     def latency(self) -> None:
         """At a low and at a high rate, in turn with the rival."""
@@ -115,14 +115,14 @@ class Bench:
             for number in range(min(self.rounds, 3) if self.only.search(section) else 0):
                 for contender, topic in self.contenders(number, section):
                     self.measure(section, contender.name, number,
-                                 partial(latency.measure_latency, self.stand, contender, topic, rate, self.seconds(40), PARTITIONS))
+                                 partial(latency.measure_latency, self.testbed, contender, topic, rate, self.seconds(40), PARTITIONS))
 
     def catch_up(self) -> None:
         """After a stop of a minute, in turn with the rival."""
         stop_s = self.seconds(60)
         section = f"catching up after {stop_s} s at {CATCH_UP_RATE:,} records/s"
         for contender, topic in self.contenders(0, section) if self.only.search(section) else ():
-            self.measure(section, contender.name, 0, partial(latency.measure_catch_up, self.stand, contender, topic, CATCH_UP_RATE, stop_s, PARTITIONS))
+            self.measure(section, contender.name, 0, partial(latency.measure_catch_up, self.testbed, contender, topic, CATCH_UP_RATE, stop_s, PARTITIONS))
 
     def growth(self) -> None:
         """How cost per record grows with partitions, with topics and with workers."""
@@ -138,9 +138,9 @@ class Bench:
                 self._measure_reo(section, [self.topic("100 B", records)], records, REO_DEDUPLICATOR_WORKERS=str(workers))
 
     def _measure_reo(self, section: str, topics: list[str], records: int, **settings: str) -> None:
-        self.stand.delete_topics()
-        contender = Reo(self.stand, ",".join(topics), re.sub(r"\W+", "-", section), **settings)
-        self.measure(section, "reo", 0, partial(measure_row, self.stand, contender, records // len(topics) * len(topics), *topics))
+        self.testbed.delete_topics()
+        contender = Reo(self.testbed, ",".join(topics), re.sub(r"\W+", "-", section), **settings)
+        self.measure(section, "reo", 0, partial(measure_row, self.testbed, contender, records // len(topics) * len(topics), *topics))
 
     def limits(self) -> None:
         """Each stage alone; `reo verify` of what they have copied; a bare loop."""
@@ -152,16 +152,16 @@ class Bench:
             verify = partial(stage_limits.measure_verify, partitions=PARTITIONS)
             for name, work in (  # each reads what the one before it has written
                     ("stage one alone", stage_limits.measure_stage_one), ("stage two alone", stage_limits.measure_stage_two), ("reo verify", verify)):
-                self.measure(f"limits: {name}", "reo", number, partial(work, self.stand, topic, f"alone-{number}", records=records))
-            self.measure("limits: bare loop", "confluent-kafka", number, partial(stage_limits.measure_bare_loop, self.stand, topic, records, PARTITIONS))
+                self.measure(f"limits: {name}", "reo", number, partial(work, self.testbed, topic, f"alone-{number}", records=records))
+            self.measure("limits: bare loop", "confluent-kafka", number, partial(stage_limits.measure_bare_loop, self.testbed, topic, records, PARTITIONS))
 
 
-def describe_machine(given: argparse.Namespace) -> Figures:
+def describe_machine(options: argparse.Namespace) -> Figures:
     """What the figures were made on; the first row of the results."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    how = f"python -m bench --rounds {given.rounds} --scale {given.scale}" + (f" --only '{given.only}'" if given.only else "")
+    how = f"python -m bench --rounds {options.rounds} --scale {options.scale}" + (f" --only '{options.only}'" if options.only else "")
     return {"section": "machine", "cores": os.cpu_count(), "python": platform.python_version(), "linux": platform.release(), "commit": commit, "how": how,
-            "brokers": f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine", "scale": given.scale}
+            "brokers": f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine", "scale": options.scale}
 
 
 def main() -> None:
@@ -171,10 +171,10 @@ def main() -> None:
     arguments.add_argument("--scale", type=float, default=1.0)
     arguments.add_argument("--only", default="", help="a regular expression over the names of sections")
     arguments.add_argument("--out", type=Path, default=Path("bench-results.jsonl"))
-    given = arguments.parse_args()
-    given.out.write_bytes(orjson.dumps(describe_machine(given)) + b"\n")
-    with start_testbed() as stand:
-        bench = Bench(stand, given.rounds, given.scale, re.compile(given.only), given.out)
+    options = arguments.parse_args()
+    options.out.write_bytes(orjson.dumps(describe_machine(options)) + b"\n")
+    with start_testbed() as testbed:
+        bench = Bench(testbed, options.rounds, options.scale, re.compile(options.only), options.out)
         for part in (bench.throughput, bench.latency, bench.catch_up, bench.limits, bench.growth):
             part()
 

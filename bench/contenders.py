@@ -37,10 +37,10 @@ class Reo(Contender):
 
     name = "reo"
 
-    def __init__(self, stand: Testbed, topic: str, label: str, *stages: str, **settings: str) -> None:
-        there = {"REO_SOURCE_BOOTSTRAP_SERVERS": stand.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": stand.destination.address,
+    def __init__(self, testbed: Testbed, topic: str, label: str, *stages: str, **settings: str) -> None:
+        there = {"REO_SOURCE_BOOTSTRAP_SERVERS": testbed.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": testbed.destination.address,
                  "REO_TOPICS" if "," in topic else "REO_SOURCE_TOPIC": topic, "REO_APPLICATION": f"reo-{label}"}
-        self.service = Service(there | settings, stand.folder / f"reo-{label}.log", stages)
+        self.service = Service(there | settings, testbed.folder / f"reo-{label}.log", stages)
 
     def start(self) -> None:
         """Start the service."""
@@ -67,8 +67,8 @@ class MirrorMakerContender(Contender):
 
     name = "MirrorMaker 2"
 
-    def __init__(self, stand: Testbed, topic: str, label: str) -> None:
-        self.process = MirrorMaker(stand.folder / f"mm2-{label}", stand.source.address, stand.destination.address, topic, label)
+    def __init__(self, testbed: Testbed, topic: str, label: str) -> None:
+        self.process = MirrorMaker(testbed.folder / f"mm2-{label}", testbed.source.address, testbed.destination.address, topic, label)
 
     def start(self) -> None:
         """Start the process."""

@@ -48,14 +48,14 @@ class PostgresqlTestbed(Testbed):
         return super().broker_usage() | {"PostgreSQL": usage_of([pid, *children_of(pid)])}
 
 
-def measure_stage_two(stand: Testbed, label: str, records: int, to_tables: PostgresqlTestbed | None = None) -> dict[str, Any]:
+def measure_stage_two(testbed: Testbed, label: str, records: int, to_tables: PostgresqlTestbed | None = None) -> dict[str, Any]:
     """The intermediate topic filled by stage one, then read by stage two."""
-    stand.delete_topics()
+    testbed.delete_topics()
     settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
-    make: Callable[[str], Reo] = lambda stage: Reo(stand, TOPIC, label, stage, **settings)  # noqa: E731
+    make: Callable[[str], Reo] = lambda stage: Reo(testbed, TOPIC, label, stage, **settings)  # noqa: E731
     stage_limits.create_first_frontiers(make("deduplicator"))
-    measure_copy(stand, make("replicator"), [f"{TOPIC}-proxy"], records)
-    return measure_copy(to_tables or stand, make("deduplicator"), [TOPIC], records).to_row()
+    measure_copy(testbed, make("replicator"), [f"{TOPIC}-proxy"], records)
+    return measure_copy(to_tables or testbed, make("deduplicator"), [TOPIC], records).to_row()
 
 
 def main() -> None:
@@ -63,19 +63,19 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="bench.database")
     arguments.add_argument("--records", type=int, default=3_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     console = Console(width=150)
     server = Server()
     try:
         server.make().start()
-        with start_testbed() as stand:
-            stand.source.create_topic(TOPIC, PARTITIONS)
-            fill(stand.source.address, TOPIC, KINDS["100 B"], given.records, PARTITIONS)
-            tables = PostgresqlTestbed(stand.folder, stand.source, stand.destination, stand.admin, server)
-            for number in range(given.rounds):
+        with start_testbed() as testbed:
+            testbed.source.create_topic(TOPIC, PARTITIONS)
+            fill(testbed.source.address, TOPIC, KINDS["100 B"], options.records, PARTITIONS)
+            tables = PostgresqlTestbed(testbed.folder, testbed.source, testbed.destination, testbed.admin, server)
+            for number in range(options.rounds):
                 for name, to_tables in (("topic", None), ("PostgreSQL", tables)):
                     server.ask(f'DROP TABLE IF EXISTS "{TOPIC}", reo_frontier')
-                    row = measure_stage_two(stand, f"{name}-{number}", given.records, to_tables)
+                    row = measure_stage_two(testbed, f"{name}-{number}", options.records, to_tables)
                     console.print(name, {figure: round(value, 2) for figure, value in row.items() if isinstance(value, float)}, row["cpu_us"])
     finally:
         server.end()

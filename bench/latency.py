@@ -32,10 +32,10 @@ class Arrival(NamedTuple):
 class Reader:
     """A read_committed consumer in a thread of its own, as a user's application would be."""
 
-    def __init__(self, stand: Testbed, topic: str, partitions: int) -> None:
+    def __init__(self, testbed: Testbed, topic: str, partitions: int) -> None:
         self.arrivals: list[Arrival] = []
         self.over = threading.Event()
-        self.consumer = Consumer({"bootstrap.servers": stand.destination.address, "group.id": "bench", "isolation.level": "read_committed",
+        self.consumer = Consumer({"bootstrap.servers": testbed.destination.address, "group.id": "bench", "isolation.level": "read_committed",
                                   "auto.offset.reset": "earliest", "fetch.wait.max.ms": 500})
         self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         self.thread = threading.Thread(target=self._read)
@@ -58,16 +58,16 @@ class Reader:
 
 
 @contextmanager
-def _run_steady_load(stand: Testbed, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
+def _run_steady_load(testbed: Testbed, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
     """A steady load that is copied and read, from the time when the first records arrive."""
     over = threading.Event()
-    producing = threading.Thread(target=write_steadily, args=(stand.source.address, topic, rate, partitions, over))
+    producing = threading.Thread(target=write_steadily, args=(testbed.source.address, topic, rate, partitions, over))
     reader = None
     contender.start()
     try:
         producing.start()
-        wait_until_copied(contender, lambda: stand.count_arrived(topic, committed_only=True) > 0)
-        reader = Reader(stand, topic, partitions)
+        wait_until_copied(contender, lambda: testbed.count_arrived(topic, committed_only=True) > 0)
+        reader = Reader(testbed, topic, partitions)
         yield reader
     finally:
         over.set()
@@ -77,9 +77,9 @@ def _run_steady_load(stand: Testbed, contender: Contender, topic: str, rate: int
         contender.stop()
 
 
-def measure_latency(stand: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int) -> dict[str, float]:
+def measure_latency(testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int) -> dict[str, float]:
     """Quantiles in ms of what is sent in `seconds`, after the warm-up."""
-    with _run_steady_load(stand, contender, topic, rate, partitions) as reader:
+    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         begin = time.time()
         time.sleep(seconds)
@@ -90,9 +90,9 @@ def measure_latency(stand: Testbed, contender: Contender, topic: str, rate: int,
     return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": found[-1], "records": len(found)}
 
 
-def measure_catch_up(stand: Testbed, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:
+def measure_catch_up(testbed: Testbed, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:
     """Stopped for `stop_s` while the load goes on, then started: seconds from the start until records are less than a second old."""
-    with _run_steady_load(stand, contender, topic, rate, partitions) as reader:
+    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         contender.stop()
         time.sleep(stop_s)

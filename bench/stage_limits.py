@@ -22,21 +22,21 @@ from common.records import Consumed
 BARE = "bare"
 
 
-def measure_stage_one(stand: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
+def measure_stage_one(testbed: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the source to the intermediate topic, which nobody reads."""
-    stand.delete_topics()
-    create_first_frontiers(Reo(stand, topic, label, "deduplicator"))
-    return measure_copy(stand, Reo(stand, topic, label, "replicator"), [f"{topic}-proxy"], records).to_row()
+    testbed.delete_topics()
+    create_first_frontiers(Reo(testbed, topic, label, "deduplicator"))
+    return measure_copy(testbed, Reo(testbed, topic, label, "replicator"), [f"{topic}-proxy"], records).to_row()
 
 
-def measure_stage_two(stand: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
+def measure_stage_two(testbed: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
     """From the intermediate topic, as `stage_one` has left it, to the destination."""
-    return measure_copy(stand, Reo(stand, topic, label, "deduplicator"), [topic], records).to_row()
+    return measure_copy(testbed, Reo(testbed, topic, label, "deduplicator"), [topic], records).to_row()
 
 
-def measure_verify(stand: Testbed, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
+def measure_verify(testbed: Testbed, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
     """`reo verify` over the copy that `stage_two` has left, with its start; processor time and memory of all its processes, the most that was seen."""
-    rest = Reo(stand, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
+    rest = Reo(testbed, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
     _run_until(rest, lambda: rest.service.total("reo_frontier_offset") == records - partitions)
     environment = os.environ | rest.service.settings
     process = subprocess.Popen([sys.executable, "-m", "reo", "verify", "--json"], env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
@@ -65,14 +65,14 @@ def _run_until(brief: Reo, condition: Callable[[], bool]) -> None:
         brief.stop()
 
 
-def measure_bare_loop(stand: Testbed, topic: str, records: int, partitions: int) -> dict[str, float]:
+def measure_bare_loop(testbed: Testbed, topic: str, records: int, partitions: int) -> dict[str, float]:
     """Consume and produce key, value, headers and timestamp; no transaction, no decision, one process."""
-    stand.delete_topics()
-    stand.destination.create_topic(BARE, partitions)
-    consumer = Consumer({"bootstrap.servers": stand.source.address, "group.id": "bare", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+    testbed.delete_topics()
+    testbed.destination.create_topic(BARE, partitions)
+    consumer = Consumer({"bootstrap.servers": testbed.source.address, "group.id": "bare", "enable.auto.commit": False, "auto.offset.reset": "earliest",
                          "queued.min.messages": 200_000, "queued.max.messages.kbytes": 131_072, "fetch.message.max.bytes": 4_194_304})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    producer = Producer({"bootstrap.servers": stand.destination.address, "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000,
+    producer = Producer({"bootstrap.servers": testbed.destination.address, "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000,
                          "queue.buffering.max.messages": 500_000, "acks": "all", "enable.idempotence": True})
     done, begun, cpu_s = 0, 0.0, 0.0
     while done < records:

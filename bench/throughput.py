@@ -54,16 +54,16 @@ class Mark:
         return Copy(0.0, records / (self.at - before.at), cpu_us, {}, brokers_us)
 
 
-def measure_copy(stand: Testbed, contender: Contender, topics: Sequence[str], records: int) -> Copy:
+def measure_copy(testbed: Testbed, contender: Contender, topics: Sequence[str], records: int) -> Copy:
     """Let the contender copy `records` of filled topics; `topics` are where they arrive."""
     begun = time.monotonic()
     contender.start()
     try:
-        wait_until_copied(contender, lambda: stand.count_arrived(*topics, committed_only=True) > 0)
+        wait_until_copied(contender, lambda: testbed.count_arrived(*topics, committed_only=True) > 0)
         first_record_s = time.monotonic() - begun
-        low = _mark(stand, contender, topics, LOW * records)
-        copy = _mark(stand, contender, topics, HIGH * records).since(low)
-        wait_until_copied(contender, lambda: stand.count_arrived(*topics) >= records)
+        low = _mark(testbed, contender, topics, LOW * records)
+        copy = _mark(testbed, contender, topics, HIGH * records).since(low)
+        wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= records)
         copy.rss_mb = {kind: used.rss_mb for kind, used in contender.usage().items()}
     finally:
         contender.stop()
@@ -71,9 +71,9 @@ def measure_copy(stand: Testbed, contender: Contender, topics: Sequence[str], re
     return copy
 
 
-def _mark(stand: Testbed, contender: Contender, topics: Sequence[str], wanted: float) -> Mark:
-    wait_until_copied(contender, lambda: stand.count_arrived(*topics) >= wanted)
-    return Mark(time.monotonic(), stand.count_arrived(*topics), contender.usage(), stand.broker_usage())
+def _mark(testbed: Testbed, contender: Contender, topics: Sequence[str], wanted: float) -> Mark:
+    wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= wanted)
+    return Mark(time.monotonic(), testbed.count_arrived(*topics), contender.usage(), testbed.broker_usage())
 
 
 def wait_until_copied(contender: Contender, condition: Callable[[], bool]) -> None:

@@ -30,10 +30,10 @@ def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
     stories = [story for name, story in ALL.items() if only.lower() in name.lower()]
     if not stories:
         sys.exit(f"no story has {only!r} in its name; there are:\n  " + "\n  ".join(ALL))
-    chance = random.Random(seed)  # noqa: S311
-    chance.shuffle(stories)
+    rng = random.Random(seed)  # noqa: S311
+    rng.shuffle(stories)
     for number in range(runs or len(stories)):
-        yield stories[number] if number < len(stories) else chance.choice(stories), chance.randrange(10**6)
+        yield stories[number] if number < len(stories) else rng.choice(stories), rng.randrange(10**6)
 
 
 def read_commit() -> str:

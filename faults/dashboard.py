@@ -127,13 +127,13 @@ def make_current_record(number: int) -> Record:
     return make_record(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
 
 
-def make_screenshot(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
+def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> str:
     """Copy, harm, draw; then the copy has to be exact. Returns what was done."""
-    assert isinstance(stand.source, IdenticalCluster)
-    candidates = [stand.source, *stand.source.others]
+    assert isinstance(testbed.source, IdenticalCluster)
+    candidates = [testbed.source, *testbed.source.others]
     for candidate in candidates:
         candidate.create(TOPIC, PARTITIONS)
-    run = Run(stand, folder, random.Random(0), TOPIC, Load(stand.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
+    run = Run(testbed, folder, random.Random(0), TOPIC, Load(testbed.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
     with IdenticalFeed(candidates, TOPIC, make_current_record):
         service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
         prometheus = Prometheus(folder, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
@@ -143,7 +143,7 @@ def make_screenshot(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
             inject_faults(run, service, candidates)
             draw_dashboard(address, (time.monotonic() - began) / 60, to)
         prometheus.end()
-    Clusters(candidates[1], stand.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
+    Clusters(candidates[1], testbed.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
     service.stop()
     return f"Grafana {of}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
 
@@ -154,8 +154,8 @@ def main() -> int:
     arguments.add_argument("grafana", type=Path, help="where Grafana is installed: the folder that has bin/grafana, conf and public")
     arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "dashboard.png")
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, start_clusters(Path(folder) / "brokers", "identical") as stand:
-        print(make_screenshot(given.grafana.resolve(), stand, Path(folder), given.out.resolve()))
+    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, start_clusters(Path(folder) / "brokers", "identical") as testbed:
+        print(make_screenshot(given.grafana.resolve(), testbed, Path(folder), given.out.resolve()))
     return 0
 
 

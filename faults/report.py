@@ -235,15 +235,15 @@ def main() -> None:
     arguments.add_argument("--simulated", type=Path)
     arguments.add_argument("--planted", type=Path)
     arguments.add_argument("--how", default="make faults")
-    given = arguments.parse_args()
-    rows = read_rows(given.results)
+    options = arguments.parse_args()
+    rows = read_rows(options.results)
     DOCS.mkdir(exist_ok=True)
-    lines = [HEAD, *format_summary(rows, given.how), *format_failures(rows), draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
+    lines = [HEAD, *format_summary(rows, options.how), *format_failures(rows), draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
     page = (DOCS / "faults.md").read_text() if (DOCS / "faults.md").exists() else ""
-    lines += format_simulation(read_rows(given.simulated)) if given.simulated else keep_section(page, "Simulated")
-    lines += format_planted(read_rows(given.planted)) if given.planted else keep_section(page, "Planted wrongs")
-    lines += format_rivals(json.loads(given.rivals.read_text()), rows) if given.rivals else keep_section(page, RIVAL)
-    lines += format_soak(json.loads(given.soak.read_text())) if given.soak else keep_section(page, "Soak")
+    lines += format_simulation(read_rows(options.simulated)) if options.simulated else keep_section(page, "Simulated")
+    lines += format_planted(read_rows(options.planted)) if options.planted else keep_section(page, "Planted wrongs")
+    lines += format_rivals(json.loads(options.rivals.read_text()), rows) if options.rivals else keep_section(page, RIVAL)
+    lines += format_soak(json.loads(options.soak.read_text())) if options.soak else keep_section(page, "Soak")
     (DOCS / "faults.md").write_text("\n".join([*lines, *format_runs(rows)]))
 
 

@@ -175,16 +175,16 @@ def main() -> int:
     arguments.add_argument("--runs", type=int, default=1, help="how often each story is told")
     arguments.add_argument("--out", type=Path, help="a file that gets all results as JSON")
     arguments.add_argument("--keep", type=Path, help="an existing folder that gets the logs and the brokers' data; otherwise they are deleted")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     if not mirrormaker.JARS.is_dir():
         print(mirrormaker.MISSING, file=sys.stderr)
         return 2
     outcomes: list[Outcome] = []
     broken = 0
     with tempfile.TemporaryDirectory(prefix="reo-rivals-") as temporary:
-        kept = Path(tempfile.mkdtemp(dir=given.keep or temporary))
-        for run in range(1, given.runs + 1):
-            for number, story in enumerate(name for name in STORIES if given.only.lower() in name.lower()):
+        kept = Path(tempfile.mkdtemp(dir=options.keep or temporary))
+        for run in range(1, options.runs + 1):
+            for number, story in enumerate(name for name in STORIES if options.only.lower() in name.lower()):
                 try:
                     outcomes.append(run_story(story, run, kept / f"{run}-{number}"))
                 except Exception as failed:
@@ -192,8 +192,8 @@ def main() -> int:
                     print(f"{story}, run {run}: the story itself failed, this is no result: {type(failed).__name__}: {failed}", file=sys.stderr, flush=True)
                     continue
                 print(f"{story}, run {run}: {outcomes[-1].verdict}; it said {outcomes[-1].said}; {outcomes[-1].seconds} s", flush=True)
-                if given.out:
-                    given.out.write_text(json.dumps({
+                if options.out:
+                    options.out.write_text(json.dumps({
                         "rival": "MirrorMaker 2, Kafka 4.3.1, exactly-once", "cores": os.cpu_count(), "kernel": platform.release(),
                         "outcomes": [outcome.to_dict() for outcome in outcomes]}, indent=1) + "\n")
     Console(width=200).print(build_table(outcomes))

@@ -92,20 +92,20 @@ def main() -> int:
     arguments.add_argument("--minutes", type=float, default=60)
     arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments.add_argument("--out", type=Path)
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     samples: dict[str, list[Sample]] = defaultdict(list)
-    story = Story("soak", lambda run: run_soak(run, given.minutes, samples), brokers="proxied", records_per_s=RECORDS_PER_S)
-    with tempfile.TemporaryDirectory(prefix="reo-soak-") as folder, start_clusters(Path(folder) / "brokers", story.brokers) as stand:
-        result = run_story(story, stand, given.seed, Path(folder))
+    story = Story("soak", lambda run: run_soak(run, options.minutes, samples), brokers="proxied", records_per_s=RECORDS_PER_S)
+    with tempfile.TemporaryDirectory(prefix="reo-soak-") as folder, start_clusters(Path(folder) / "brokers", story.brokers) as testbed:
+        result = run_story(story, testbed, options.seed, Path(folder))
     report = {
-        "how": f"make soak MINUTES={given.minutes:.0f} SEED={given.seed}", "minutes": given.minutes,
+        "how": f"make soak MINUTES={options.minutes:.0f} SEED={options.seed}", "minutes": options.minutes,
         "records_per_s": RECORDS_PER_S, "fault_every_s": FAULT_EVERY_S,
         "records": result.records, "faults": sum(result.hits.values()), "hits": result.hits, "verdict": result.verdict, "cores": os.cpu_count(),
         "processes": compute_slopes(samples), "course": thin_out_memory(samples),
     }
     print(json.dumps(report, indent=1))
-    if given.out:
-        given.out.write_text(json.dumps(report, indent=1) + "\n")
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
     return 0 if result.is_good else 1
 
 

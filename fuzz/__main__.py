@@ -48,13 +48,13 @@ def main() -> int:
     arguments.add_argument("--target", choices=NAMES, help="only this one")
     arguments.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
     arguments.add_argument("--here", action="store_true", help="in this process, without a summary")
-    given = arguments.parse_args()
-    if given.here:
-        run_target(given.target, given.seconds)
+    options = arguments.parse_args()
+    if options.here:
+        run_target(options.target, options.seconds)
     failed = []
-    for name in [given.target] if given.target else NAMES:
-        print(f"fuzz: {name}, {given.seconds} s", flush=True)
-        done = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(given.seconds)], check=False)
+    for name in [options.target] if options.target else NAMES:
+        print(f"fuzz: {name}, {options.seconds} s", flush=True)
+        done = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(options.seconds)], check=False)
         if done.returncode:
             failed.append(name)
     print(f"fuzz: {', '.join(failed)} broke; the inputs are in {CORPUS}" if failed else "fuzz: every invariant held")

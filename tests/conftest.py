@@ -43,10 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if seed is None:
         items.sort(key=lambda item: LONGEST_FIRST.index(item.path.stem) if item.path.stem in LONGEST_FIRST else len(LONGEST_FIRST))
         return
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     files = list(dict.fromkeys(item.path for item in items))
-    chance.shuffle(files)
-    chance.shuffle(items)
+    rng.shuffle(files)
+    rng.shuffle(items)
     items.sort(key=lambda item: files.index(item.path))
 
 

@@ -31,9 +31,9 @@ class TaskAttempt:
 class StageOne:
     """All that Spark may do, and no more: a batch begins where the one before it was wholly written, and a run at a frontier that was committed."""
 
-    def __init__(self, visible: list[int], chance: random.Random) -> None:
+    def __init__(self, visible: list[int], rng: random.Random) -> None:
         self.visible = visible
-        self.rng = chance
+        self.rng = rng
         self.batches = 0
         self.attempts: list[TaskAttempt] = []
 
