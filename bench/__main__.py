@@ -58,14 +58,14 @@ class Bench:
         """Measure and note it; what fails is noted too, with its reason, and the rest goes on."""
         try:
             row = figures()
-        except Exception as failed:
+        except Exception as error:
             traceback.print_exc()
-            row = {"failed": f"{type(failed).__name__}: {failed}"[:500]}
+            row = {"failed": f"{type(error).__name__}: {error}"[:500]}
         row = {"section": section, "who": who, "round": number} | row
         with self.out.open("ab") as out:
             out.write(orjson.dumps(row) + b"\n")
-        shown = {name: round(figure, 2) if isinstance(figure, float) else figure for name, figure in row.items() if not isinstance(figure, dict)}
-        console.print(" ".join(f"{name}={value}" for name, value in shown.items()))
+        figures_text = {name: round(figure, 2) if isinstance(figure, float) else figure for name, figure in row.items() if not isinstance(figure, dict)}
+        console.print(" ".join(f"{name}={value}" for name, value in figures_text.items()))
 
     def count(self, records: int) -> int:
         """So many, on this scale."""
@@ -99,8 +99,8 @@ class Bench:
 
     def throughput(self) -> None:
         """Each kind of record, in turn with the rival."""
-        for kind, usual in RECORDS.items():
-            section, records = f"throughput, {kind}", self.count(usual)
+        for kind, default_records in RECORDS.items():
+            section, records = f"throughput, {kind}", self.count(default_records)
             if not self.only.search(section):
                 continue
             filled = self.topic(kind, records)

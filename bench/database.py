@@ -52,10 +52,10 @@ def measure_stage_two(testbed: Testbed, label: str, records: int, to_tables: Pos
     """The intermediate topic filled by stage one, then read by stage two."""
     testbed.delete_topics()
     settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
-    make: Callable[[str], Reo] = lambda stage: Reo(testbed, TOPIC, label, stage, **settings)  # noqa: E731
-    stage_limits.create_first_frontiers(make("deduplicator"))
-    measure_copy(testbed, make("replicator"), [f"{TOPIC}-proxy"], records)
-    return measure_copy(to_tables or testbed, make("deduplicator"), [TOPIC], records).to_row()
+    make_reo: Callable[[str], Reo] = lambda stage: Reo(testbed, TOPIC, label, stage, **settings)  # noqa: E731
+    stage_limits.create_first_frontiers(make_reo("deduplicator"))
+    measure_copy(testbed, make_reo("replicator"), [f"{TOPIC}-proxy"], records)
+    return measure_copy(to_tables or testbed, make_reo("deduplicator"), [TOPIC], records).to_row()
 
 
 def main() -> None:

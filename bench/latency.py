@@ -60,18 +60,18 @@ class Reader:
 @contextmanager
 def _run_steady_load(testbed: Testbed, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
     """A steady load that is copied and read, from the time when the first records arrive."""
-    over = threading.Event()
-    producing = threading.Thread(target=write_steadily, args=(testbed.source.address, topic, rate, partitions, over))
+    stopping = threading.Event()
+    producer_thread = threading.Thread(target=write_steadily, args=(testbed.source.address, topic, rate, partitions, stopping))
     reader = None
     contender.start()
     try:
-        producing.start()
+        producer_thread.start()
         wait_until_copied(contender, lambda: testbed.count_arrived(topic, committed_only=True) > 0)
         reader = Reader(testbed, topic, partitions)
         yield reader
     finally:
-        over.set()
-        producing.join()
+        stopping.set()
+        producer_thread.join()
         if reader is not None:
             reader.close()
         contender.stop()
@@ -83,11 +83,11 @@ def measure_latency(testbed: Testbed, contender: Contender, topic: str, rate: in
         time.sleep(WARM_S)
         begin = time.time()
         time.sleep(seconds)
-    found = sorted(arrival.latency_ms for arrival in reader.arrivals if arrival.at - arrival.latency_ms / 1000 >= begin)
-    if len(found) < rate * seconds // 2:
-        raise RuntimeError(f"{contender.name}: {len(found)} records of {rate * seconds} arrived")
-    cuts = statistics.quantiles(found, n=100)
-    return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": found[-1], "records": len(found)}
+    latencies_ms = sorted(arrival.latency_ms for arrival in reader.arrivals if arrival.at - arrival.latency_ms / 1000 >= begin)
+    if len(latencies_ms) < rate * seconds // 2:
+        raise RuntimeError(f"{contender.name}: {len(latencies_ms)} records of {rate * seconds} arrived")
+    cuts = statistics.quantiles(latencies_ms, n=100)
+    return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": latencies_ms[-1], "records": len(latencies_ms)}
 
 
 def measure_catch_up(testbed: Testbed, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:

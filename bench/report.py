@@ -64,8 +64,8 @@ class Results:
 
     def median(self, section: str, who: str, figure: str) -> float | None:
         """The median, or None when it was not measured."""
-        found = [row[figure] for row in self.by_section[section, who]]
-        return median(found) if found else None
+        values = [row[figure] for row in self.by_section[section, who]]
+        return median(values) if values else None
 
     def sections(self, prefix: str) -> list[str]:
         """Names of sections in the order of the file."""
@@ -111,12 +111,12 @@ def draw_picture(results: Results, to: Path) -> str:
     kinds, rates = results.sections("throughput"), results.sections("latency")
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axis, sections, figure_name, label in ((axes[0], kinds, "records_per_s", "records/s"), (axes[1], rates, "p99_ms", "p99, ms")):
-        for place, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
+        for position, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
             for number, section in enumerate(sections):
-                found = [row[figure_name] for row in results.by_section[section, who]]
-                if found:
-                    axis.bar(number + 0.4 * place, median(found), 0.38, color=colour, label=who if number == 0 else None)
-                    axis.plot([number + 0.4 * place] * len(found), found, "k.", markersize=4)
+                values = [row[figure_name] for row in results.by_section[section, who]]
+                if values:
+                    axis.bar(number + 0.4 * position, median(values), 0.38, color=colour, label=who if number == 0 else None)
+                    axis.plot([number + 0.4 * position] * len(values), values, "k.", markersize=4)
         axis.set_xticks([number + 0.2 for number in range(len(sections))], [section.split(", ", 1)[-1].removeprefix("latency at ") for section in sections])
         axis.set_ylabel(label)
         axis.legend()
@@ -134,13 +134,14 @@ def main() -> None:
         rows += [first, *(row | {"commit": first["commit"]} for row in others)]
     results = Results([row for row in rows if row["section"] != "machine"])
     DOCS.mkdir(exist_ok=True)
-    made = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
+    machine_lines = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
             f"{row['brokers']}. All lengths are {row['scale']:g} × the usual ones.\n" for row in rows if row["section"] == "machine"]
     copy: dict[str, Callable[[Row], str]] = {
         "records/s": lambda row: f"{row['records_per_s']:,.0f}", "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
         "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else ""}
     remarks = [REMARKS[row["commit"]] for row in rows if row["section"] == "machine" and row["commit"] in REMARKS]
-    lines = [TITLE, *remarks, HEAD, *made, *format_side_by_side(results), draw_picture(results, DOCS / "performance.png"), *format_processor_time(results)]
+    lines = [TITLE, *remarks, HEAD, *machine_lines, *format_side_by_side(results), draw_picture(results, DOCS / "performance.png"),
+             *format_processor_time(results)]
     lines += format_rows(results, "Limits of its own: each stage alone, `reo verify`, and a loop without transactions", "limits", copy)
     lines += format_rows(results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]})
     lines += format_rows(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})

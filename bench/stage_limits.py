@@ -36,33 +36,33 @@ def measure_stage_two(testbed: Testbed, topic: str, label: str, records: int) ->
 
 def measure_verify(testbed: Testbed, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
     """`reo verify` over the copy that `stage_two` has left, with its start; processor time and memory of all its processes, the most that was seen."""
-    rest = Reo(testbed, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
-    _run_until(rest, lambda: rest.service.total("reo_frontier_offset") == records - partitions)
-    environment = os.environ | rest.service.settings
+    stage_two = Reo(testbed, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
+    _run_until(stage_two, lambda: stage_two.service.total("reo_frontier_offset") == records - partitions)
+    environment = os.environ | stage_two.service.settings
     process = subprocess.Popen([sys.executable, "-m", "reo", "verify", "--json"], env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     cpu_s = rss_mb = 0.0
     while process.poll() is None:
-        used = usage_of([process.pid, *children_of(process.pid)])
-        cpu_s, rss_mb = max(cpu_s, used.cpu_s), max(rss_mb, used.rss_mb)
+        usage = usage_of([process.pid, *children_of(process.pid)])
+        cpu_s, rss_mb = max(cpu_s, usage.cpu_s), max(rss_mb, usage.rss_mb)
         time.sleep(0.1)
-    said = orjson.loads(process.communicate()[0] or b"{}")
-    if process.returncode or said["records"] != records:
-        raise RuntimeError(f"reo verify: exit code {process.returncode}, {said}")
-    return {"records_per_s": records / said["seconds"], "cpu_us_all": 1e6 * cpu_s / records, "rss_mb_all": rss_mb}
+    result = orjson.loads(process.communicate()[0] or b"{}")
+    if process.returncode or result["records"] != records:
+        raise RuntimeError(f"reo verify: exit code {process.returncode}, {result}")
+    return {"records_per_s": records / result["seconds"], "cpu_us_all": 1e6 * cpu_s / records, "rss_mb_all": rss_mb}
 
 
-def create_first_frontiers(brief: Reo) -> None:
+def create_first_frontiers(reo: Reo) -> None:
     """Stage one begins at a frontier, and stage two makes the first one."""
-    _run_until(brief, lambda: brief.service.total("reo_ready", stage="deduplicator") == 1)
+    _run_until(reo, lambda: reo.service.total("reo_ready", stage="deduplicator") == 1)
 
 
-def _run_until(brief: Reo, condition: Callable[[], bool]) -> None:
+def _run_until(reo: Reo, condition: Callable[[], bool]) -> None:
     """A service until then."""
-    brief.start()
+    reo.start()
     try:
-        wait_until_copied(brief, condition)
+        wait_until_copied(reo, condition)
     finally:
-        brief.stop()
+        reo.stop()
 
 
 def measure_bare_loop(testbed: Testbed, topic: str, records: int, partitions: int) -> dict[str, float]:
@@ -74,8 +74,8 @@ def measure_bare_loop(testbed: Testbed, topic: str, records: int, partitions: in
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     producer = Producer({"bootstrap.servers": testbed.destination.address, "linger.ms": 5, "batch.size": 1_000_000, "batch.num.messages": 100_000,
                          "queue.buffering.max.messages": 500_000, "acks": "all", "enable.idempotence": True})
-    done, begun, cpu_s = 0, 0.0, 0.0
-    while done < records:
+    copied, start_s, cpu_s = 0, 0.0, 0.0
+    while copied < records:
         for message in cast(list[Consumed], consumer.consume(10_000, 0.2)):
             headers = cast(Any, message.headers() or [])
             while True:
@@ -84,11 +84,11 @@ def measure_bare_loop(testbed: Testbed, topic: str, records: int, partitions: in
                     break
                 except BufferError:
                     producer.poll(0.05)
-            done += 1
+            copied += 1
         producer.poll(0)
-        if done and not begun:
-            begun, cpu_s, done = time.monotonic(), time.process_time(), 0
+        if copied and not start_s:
+            start_s, cpu_s, copied = time.monotonic(), time.process_time(), 0
             records -= 10_000
     producer.flush(60)
     consumer.close()
-    return {"records_per_s": done / (time.monotonic() - begun), "cpu_us_all": 1e6 * (time.process_time() - cpu_s) / done}
+    return {"records_per_s": copied / (time.monotonic() - start_s), "cpu_us_all": 1e6 * (time.process_time() - cpu_s) / copied}

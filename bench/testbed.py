@@ -39,27 +39,27 @@ class Testbed:
 
     def count_arrived(self, *topics: str, committed_only: bool = False) -> int:
         """Offsets at the destination, 0 while there is no such topic. Markers of transactions are in it: less than one in a thousand."""
-        there = self.admin.list_topics(timeout=10).topics
+        topic_metadata = self.admin.list_topics(timeout=10).topics
+        partitions = [Place(topic, partition) for topic in topics if topic in topic_metadata for partition in topic_metadata[topic].partitions]
         try:
-            return sum(positions.ends(self.admin, [Place(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions],
-                                      committed_only).values())
-        except (KafkaException, ReoError):  # made a moment ago: no leader yet
+            return sum(positions.ends(self.admin, partitions, committed_only).values())
+        except (KafkaException, ReoError):  # a new topic: no leader yet
             return 0
 
     def delete_topics(self) -> None:
         """Delete every topic of the destination but the brokers' own, and wait until they are gone: each copy begins with nothing."""
-        doomed = [name for name in self.topics() if not name.startswith("__")]
-        if doomed:
-            for future in self.admin.delete_topics(doomed, operation_timeout=30).values():
+        topic_names = [name for name in self.topics() if not name.startswith("__")]
+        if topic_names:
+            for future in self.admin.delete_topics(topic_names, operation_timeout=30).values():
                 with suppress(KafkaException):  # a contender's own clean-up was first
                     future.result()
-        while self.topics() & set(doomed):
+        while self.topics() & set(topic_names):
             time.sleep(0.1)
 
     def broker_usage(self) -> dict[str, Usage]:
         """What the brokers have used so far."""
-        named = (("source broker", self.source), ("destination broker", self.destination))
-        return {name: usage_of([broker.process.pid] if broker.process else []) for name, broker in named}
+        brokers = (("source broker", self.source), ("destination broker", self.destination))
+        return {name: usage_of([broker.process.pid] if broker.process else []) for name, broker in brokers}
 
 
 @contextmanager

@@ -56,11 +56,11 @@ class Mark:
 
 def measure_copy(testbed: Testbed, contender: Contender, topics: Sequence[str], records: int) -> Copy:
     """Let the contender copy `records` of filled topics; `topics` are where they arrive."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     contender.start()
     try:
         wait_until_copied(contender, lambda: testbed.count_arrived(*topics, committed_only=True) > 0)
-        first_record_s = time.monotonic() - begun
+        first_record_s = time.monotonic() - start_s
         low = _mark(testbed, contender, topics, LOW * records)
         copy = _mark(testbed, contender, topics, HIGH * records).since(low)
         wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= records)
@@ -71,8 +71,8 @@ def measure_copy(testbed: Testbed, contender: Contender, topics: Sequence[str], 
     return copy
 
 
-def _mark(testbed: Testbed, contender: Contender, topics: Sequence[str], wanted: float) -> Mark:
-    wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= wanted)
+def _mark(testbed: Testbed, contender: Contender, topics: Sequence[str], records: float) -> Mark:
+    wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= records)
     return Mark(time.monotonic(), testbed.count_arrived(*topics), contender.usage(), testbed.broker_usage())
 
 
@@ -80,7 +80,7 @@ def wait_until_copied(contender: Contender, condition: Callable[[], bool]) -> No
     """Wait; RuntimeError when the contender stops copying, or after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        trouble = contender.find_failure()
-        if trouble or time.monotonic() > deadline:
-            raise RuntimeError(f"{contender.name} does not copy: {trouble or f'nothing for {PATIENCE_S} s'}")
+        failure = contender.find_failure()
+        if failure or time.monotonic() > deadline:
+            raise RuntimeError(f"{contender.name} does not copy: {failure or f'nothing for {PATIENCE_S} s'}")
         time.sleep(0.02)

@@ -82,7 +82,7 @@ def main() -> int:
     part, parts = map(int, options.part.split("/"))
     runs = runs[part - 1::parts]
     print(f"seed {options.seed}, part {options.part}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
-    bad = 0
+    failures = 0
     with ExitStack() as stack:
         if not options.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -91,15 +91,15 @@ def main() -> int:
             commit = read_commit()
             result = stands.run_story(story, seed)
             result.commit = commit
-            bad += not result.is_good
+            failures += not result.is_good
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records, {result.duplicates} duplicates, {result.holes} holes, "
                   f"{result.stale} stale, {result.torn} torn, {result.seconds} s: {result.verdict}", flush=True)
             if options.out:
                 with options.out.open("a") as out:
                     out.write(json.dumps(result.to_dict()) + "\n")
-    print(f"{len(runs) - bad} of {len(runs)} came out as they have to")
-    return 1 if bad else 0
+    print(f"{len(runs) - failures} of {len(runs)} came out as they have to")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -90,14 +90,14 @@ class Connection:
     async def _forward_answers(self) -> None:
         """Broker to client."""
         while (frame := await self._next_frame(self.answers)) is not None:
-            answered = parse_correlation_id(frame)
-            rule = self.rules_by_correlation_id.pop(answered, None)
+            answered_id = parse_correlation_id(frame)
+            rule = self.rules_by_correlation_id.pop(answered_id, None)
             if rule is not None:
                 rule.record_answer(frame[LENGTH.size:])
                 self.drops_answers = self.drops_answers or rule.action == "swallow_answer"
             if not self.drops_answers:
                 await self._forward(self.client, frame)
-            self.held_ids.discard(answered)
+            self.held_ids.discard(answered_id)
             self.held_answered.set()
 
     async def _read(self, reader: StreamReader, line: DelayQueue) -> None:
@@ -111,8 +111,8 @@ class Connection:
 
     async def _next_frame(self, line: DelayQueue) -> bytes | None:
         """The next frame that arrives; None when the sender has closed. Neither is noticed while nothing flows."""
-        arrives, frame = await line.get()
-        if (left_s := arrives - asyncio.get_running_loop().time()) > 0:
+        arrival_s, frame = await line.get()
+        if (left_s := arrival_s - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left_s)
         await self.wait_for_flow()
         return frame

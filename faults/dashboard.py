@@ -50,18 +50,18 @@ LOADS_S = 30
 def start_grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
     """A Grafana with our provisioning and the compose file's settings, both with this machine's addresses and folders; its address."""
     port = free_port()
-    places = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
+    replacements = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
 
-    def here(text: str) -> str:
-        for there, place in places.items():
-            text = text.replace(there, place)
+    def replace_paths(text: str) -> str:
+        for original, replacement in replacements.items():
+            text = text.replace(original, replacement)
         return text
     for path in (DEPLOY / "provisioning").rglob("*.yml"):
         copy = folder / path.relative_to(DEPLOY)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(here(path.read_text()))
-    given = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
-    environment = {name: here(value) for name, value in given.items()} | {
+        copy.write_text(replace_paths(path.read_text()))
+    compose_environment = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
+    environment = {name: replace_paths(value) for name, value in compose_environment.items()} | {
         "GF_SERVER_HTTP_ADDR": "127.0.0.1", "GF_SERVER_HTTP_PORT": str(port), "GF_PATHS_DATA": str(folder), "GF_PATHS_LOGS": str(folder / "log"),
         "GF_PATHS_PROVISIONING": str(folder / "provisioning"), "GF_PATHS_PLUGINS": str(folder / "plugins"),
     }
@@ -97,29 +97,29 @@ def draw_dashboard(address: str, minutes: float, to: Path) -> None:
 
 def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None:
     """One fault of each kind, far enough apart to be seen one by one."""
-    def go_on() -> None:
+    def wait_until_visible() -> None:
         run.wait_for_progress()
         time.sleep(APART_S)
-    go_on()
+    wait_until_visible()
     for stage in ("deduplicator", "jvm", "replicator"):
         run.kill_stage(service, stage)
-        go_on()
+        wait_until_visible()
     pid = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     send_signal(pid, signal.SIGSTOP)
     run.record_fault("SIGSTOP of stage two")
-    begun = service.log.count(RUN_BEGINS)
+    runs_before = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "jvm")
-    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
+    until(lambda: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")
     time.sleep(FROZEN_S)
     os.kill(pid, signal.SIGCONT)
-    go_on()
-    lost = candidates[0].broker
-    lost.kill()
+    wait_until_visible()
+    failed_broker = candidates[0].broker
+    failed_broker.kill()
     run.record_fault("SIGKILL of the source's broker")
     until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
     time.sleep(AWAY_S)
-    lost.start().wait()
-    go_on()
+    failed_broker.start().wait()
+    wait_until_visible()
 
 
 def make_current_record(number: int) -> Record:
@@ -138,14 +138,14 @@ def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> st
         service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
         prometheus = Prometheus(folder, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
         with start_grafana(home, folder, prometheus) as address:
-            of = until(lambda: read_grafana_version(address), "Grafana answers")
-            began = time.monotonic()
+            grafana_version = until(lambda: read_grafana_version(address), "Grafana answers")
+            start_s = time.monotonic()
             inject_faults(run, service, candidates)
-            draw_dashboard(address, (time.monotonic() - began) / 60, to)
+            draw_dashboard(address, (time.monotonic() - start_s) / 60, to)
         prometheus.end()
     Clusters(candidates[1], testbed.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
     service.stop()
-    return f"Grafana {of}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
+    return f"Grafana {grafana_version}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
 
 
 def main() -> int:
@@ -153,9 +153,9 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="make dashboard")
     arguments.add_argument("grafana", type=Path, help="where Grafana is installed: the folder that has bin/grafana, conf and public")
     arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "dashboard.png")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, start_clusters(Path(folder) / "brokers", "identical") as testbed:
-        print(make_screenshot(given.grafana.resolve(), testbed, Path(folder), given.out.resolve()))
+        print(make_screenshot(options.grafana.resolve(), testbed, Path(folder), options.out.resolve()))
     return 0
 
 

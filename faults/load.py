@@ -108,8 +108,8 @@ class Load(threading.Thread):
                 producer.produce(self.topic, record.value, record.key, number % self.partitions, None, None, record.timestamp_ms, list(record.headers))
             except BufferError:  # the source is down for long
                 producer.poll(0.1)
-            except KafkaException as failed:
-                if failed.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                     raise
                 producer.list_topics(self.topic, PATIENCE_S)  # added just now, and not known to this client yet
             else:

@@ -75,9 +75,9 @@ class Proxy:
         """From now on, strike the nth request of this API (None: any) whose client id contains `client_id`, and as many as `times` says from there."""
         if api is not None and api not in API_NAMES:
             raise ValueError(f"there is no API {api!r}: a rule for it would never strike")
-        made = ProxyRule(self._loop, action, api, client_id, nth, times)
-        self.rules.append(made)
-        return made
+        rule = ProxyRule(self._loop, action, api, client_id, nth, times)
+        self.rules.append(rule)
+        return rule
 
     @property
     def half_open(self) -> bool:
@@ -99,10 +99,10 @@ class Proxy:
         self._call_in_loop(close)
         return len(cut)
 
-    def _call_in_loop(self, what: Callable[[], None]) -> None:
-        async def asked() -> None:
-            what()
-        asyncio.run_coroutine_threadsafe(asked(), self._loop).result(ANSWER_S)
+    def _call_in_loop(self, function: Callable[[], None]) -> None:
+        async def call() -> None:
+            function()
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result(ANSWER_S)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

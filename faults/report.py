@@ -45,10 +45,10 @@ def get_figure(row: Row, name: str) -> int:
 
 def group_by_story(rows: list[Row]) -> dict[str, list[Row]]:
     """The runs of each story, in the order of the first."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    rows_by_story: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["story"]].append(row)
-    return found
+        rows_by_story[row["story"]].append(row)
+    return rows_by_story
 
 
 def is_good(row: Row) -> bool:
@@ -92,16 +92,16 @@ def format_stories(rows: list[Row]) -> list[str]:
     """One line for each story."""
     lines = ["## By story", "", "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s (median / most) |",
              "|---|---:|---:|---|---:|---:|---:|---:|---:|"]
-    for story, told in group_by_story(rows).items():
+    for story, story_rows in group_by_story(rows).items():
         hits: dict[str, int] = defaultdict(int)
-        for row in told:
+        for row in story_rows:
             for what, count in row["hits"].items():
                 hits[strip_figures(what)] += count
-        healed = [row["heal_s"] for row in told if row["verdict"] == "exact"]
-        times = f"{median(healed):.0f} / {max(healed):.0f}" if healed else "–"
-        figures = " | ".join(f"{sum(get_figure(row, name) for row in told):,}" for name in ("duplicates", "holes", "stale", "torn"))
+        heal_times_s = [row["heal_s"] for row in story_rows if row["verdict"] == "exact"]
+        times = f"{median(heal_times_s):.0f} / {max(heal_times_s):.0f}" if heal_times_s else "–"
+        figures = " | ".join(f"{sum(get_figure(row, name) for row in story_rows):,}" for name in ("duplicates", "holes", "stale", "torn"))
         harm = ", ".join(f"{count} × {what}" for what, count in hits.items())
-        lines.append(f"| {story} | {len(told)} | {sum(map(is_good, told))} | {harm} | {figures} | {times} |")
+        lines.append(f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {harm} | {figures} | {times} |")
     return [*lines, ""]
 
 
@@ -121,28 +121,28 @@ def format_runs(rows: list[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def format_rivals(found: Row, rows: list[Row]) -> list[str]:
+def format_rivals(results: Row, rows: list[Row]) -> list[str]:
     """Theirs beside ours."""
     how = "The same load, faults and judge (`python -m faults.rivals`), each run on brokers of its own. Ours are the runs above with the same story."
-    lines = [f"## {found['rival']}", "", how, "", "| story | theirs | what its log said | complete after | reo |", "|---|---|---|---:|---|"]
-    told = group_by_story(rows)
-    for outcome in found["outcomes"]:
-        same = told.get({"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(outcome["story"], outcome["story"]), [])
-        verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in same)
+    lines = [f"## {results['rival']}", "", how, "", "| story | theirs | what its log said | complete after | reo |", "|---|---|---|---:|---|"]
+    rows_by_story = group_by_story(rows)
+    for outcome in results["outcomes"]:
+        own_rows = rows_by_story.get({"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(outcome["story"], outcome["story"]), [])
+        verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in own_rows)
         ours = "; ".join(f"{count} × {verdict}" for verdict, count in verdicts.items())
-        took = "never" if outcome["seconds"] is None else f"{outcome['seconds']:.0f} s"
-        lines.append(f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {took} | {ours or 'not run'} |")
+        complete_after = "never" if outcome["seconds"] is None else f"{outcome['seconds']:.0f} s"
+        lines.append(f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {complete_after} | {ours or 'not run'} |")
     return [*lines, ""]
 
 
-def format_soak(found: Row) -> list[str]:
+def format_soak(result: Row) -> list[str]:
     """The long run."""
-    what = (f"`{found['how']}`: {found['minutes']:.0f} minutes at {found['records_per_s']:,} records/s with a fault every {found['fault_every_s']} s on "
-            f"average; {found['records']:,} records, {found['faults']} faults, verdict: **{found['verdict']}**. Slopes are least-squares lines through the "
+    what = (f"`{result['how']}`: {result['minutes']:.0f} minutes at {result['records_per_s']:,} records/s with a fault every {result['fault_every_s']} s on "
+            f"average; {result['records']:,} records, {result['faults']} faults, verdict: **{result['verdict']}**. Slopes are least-squares lines through the "
             "second half.")
     lines = ["## Soak", "", what, "", "| process | RSS at the end, MB | slope, MB/h | file descriptors | slope, 1/h | threads | slope, 1/h |",
              "|---|---:|---:|---:|---:|---:|---:|"]
-    for name, row in found["processes"].items():
+    for name, row in result["processes"].items():
         lines.append(f"| {name} | {row['rss_mb']:.0f} | {row['rss_mb_per_h']:+.1f} | {row['descriptors']:.0f} | {row['descriptors_per_h']:+.1f} | "
                      f"{row['threads']:.0f} | {row['threads_per_h']:+.1f} |")
     return [*lines, ""]
@@ -150,62 +150,63 @@ def format_soak(found: Row) -> list[str]:
 
 def format_simulation(rows: list[Row]) -> list[str]:
     """`make simulate`: totals, and every kind of fault."""
-    counted: Counter[str] = Counter()
+    fault_counts: Counter[str] = Counter()
     ends: Counter[str] = Counter()
     for row in rows:
-        counted.update(row["faults"])
+        fault_counts.update(row["faults"])
         ends.update(row["ends"])
     total = {name: sum(row[name] for row in rows) for name in ("runs", "compared", "steps", "virtual_s", "seconds")}
-    found = sum(len(row["violations"]) for row in rows)
+    violations = sum(len(row["violations"]) for row in rows)
     seeds = ", ".join(f"{row['seed']} to {row['seed'] + row['runs'] - 1}" for row in rows)
     how = ("The service's own processes, unchanged, on a virtual clock against a simulated Kafka (`simulator/`): after every step, what can be read at the "
            "destination has to be a prefix of what can be read at the source.")
-    what = (f"**{total['runs']:,} schedules, {found} came out wrong**: {counted.total():,} faults of {len(counted)} kinds, {total['compared']:,} records "
-            f"compared, {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in {total['seconds'] / 60:,.0f} minutes "
+    what = (f"**{total['runs']:,} schedules, {violations} came out wrong**: {fault_counts.total():,} faults of {len(fault_counts)} kinds, "
+            f"{total['compared']:,} records compared, {total['steps']:,} steps, "
+            f"{total['virtual_s'] / 3600:,.0f} hours of virtual time in {total['seconds'] / 60:,.0f} minutes "
             f"({60 * total['runs'] / total['seconds']:,.0f} schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`).")
     lines = ["## Simulated", "", how, "", what, "", "| fault | times |", "|---|---:|"]
-    lines += [f"| {kind} | {number:,} |" for kind, number in counted.most_common()]
+    lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
     lines += ["", "| how the service ended | schedules |", "|---|---:|", *(f"| {end} | {number:,} |" for end, number in ends.most_common()), ""]
     return lines
 
 
 def format_planted(rows: list[Row]) -> list[str]:
     """Known wrongs, and after how many schedules each was found."""
-    found = [row for row in rows if row["seed"]]
+    detected_rows = [row for row in rows if row["seed"]]
     what = (f"Put into the service's own text, one at a time (`make simulate PLANTED=all`), and looked for with the seeds from 1 on: "
-            f"**{len(found)} of {len(rows)} found**.")
+            f"**{len(detected_rows)} of {len(rows)} found**.")
     lines = ["## Planted wrongs", "", what, "", "| wrong | found after | what was seen |", "|---|---:|---|"]
     for row in rows:
-        seen = row["violation"].splitlines()[0].replace("|", "/")[:160] if row["seed"] else ""
-        lines.append(f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} | {seen} |")
+        violation = row["violation"].splitlines()[0].replace("|", "/")[:160] if row["seed"] else ""
+        lines.append(f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} | {violation} |")
     return [*lines, ""]
 
 
 def keep_section(page: str, title: str) -> list[str]:
     """A section of the page as it stands, said to be of an earlier campaign."""
-    _, found, rest = page.partition(f"\n## {title}\n")
-    said = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
-    body = rest.split("\n## ", 1)[0].strip().removeprefix(said).strip()
-    return [f"## {title}", "", said, "", body, ""] if found else []
+    _, heading, rest = page.partition(f"\n## {title}\n")
+    note = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
+    body = rest.split("\n## ", 1)[0].strip().removeprefix(note).strip()
+    return [f"## {title}", "", note, "", body, ""] if heading else []
 
 
 def merge_labels(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """What happened at nearly the same time has one label."""
-    found: list[tuple[float, str]] = []
+    labels: list[tuple[float, str]] = []
     for moment, what in marks:
-        if found and moment - found[-1][0] < LABELS_APART_S:
-            found[-1] = (found[-1][0], f"{found[-1][1]}, {what}")
+        if labels and moment - labels[-1][0] < LABELS_APART_S:
+            labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {what}")
         else:
-            found.append((moment, what))
-    return found
+            labels.append((moment, what))
+    return labels
 
 
 def draw_picture(rows: list[Row], to: Path) -> str:
     """Rate and lag of one run over time, with what was done to it."""
-    with_course = [row for row in rows if row.get("timeline")]
-    if not with_course:
+    timeline_rows = [row for row in rows if row.get("timeline")]
+    if not timeline_rows:
         return ""
-    row = max(with_course, key=lambda found: len(found["timeline"]))
+    row = max(timeline_rows, key=lambda candidate: len(candidate["timeline"]))
     times, source, copy = zip(*row["timeline"], strict=True)
     figure, (rate, lag) = plt.subplots(2, 1, sharex=True, figsize=(11, 6), layout="constrained")
     for offsets, name in ((source, "source"), (copy, "destination")):
@@ -213,7 +214,8 @@ def draw_picture(rows: list[Row], to: Path) -> str:
         rate.plot(times[1:], speeds, label=name, linewidth=1)
     rate.set_ylabel("offsets/s")
     rate.legend(loc="upper right")
-    lag.plot(times, [max(0, there - here) for there, here in zip(source, copy, strict=True)], color="tab:red", linewidth=1)
+    offset_lags = [max(0, source_offset - destination_offset) for source_offset, destination_offset in zip(source, copy, strict=True)]
+    lag.plot(times, offset_lags, color="tab:red", linewidth=1)
     lag.set_ylabel("offsets behind")
     lag.set_xlabel("seconds")
     for moment, what in merge_labels(row["marks"]):

@@ -112,8 +112,8 @@ def judge_run(scene: MirrorMakerRun, reference: Partitions) -> tuple[str, float 
                 differences = compare_partitions(reference, scene.clusters.destination.read(scene.topic))
                 return ("; ".join(differences) or "exact"), None if differences else now
         if now > deadline or scene.mirrormaker.exit_code is not None:
-            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.mirrormaker.exit_code}"
-            return "; ".join([why, *compare_partitions(reference, scene.clusters.destination.read(scene.topic))]), None
+            reason = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.mirrormaker.exit_code}"
+            return "; ".join([reason, *compare_partitions(reference, scene.clusters.destination.read(scene.topic))]), None
         time.sleep(JUDGE_EVERY_S)
 
 
@@ -121,8 +121,8 @@ def _read_if_changed(scene: MirrorMakerRun, ends: dict[int, int]) -> tuple[Parti
     """The copy, if more of it can be read than last time."""
     if not scene.clusters.destination.partitions(scene.topic):
         return None, ends
-    found = scene.clusters.destination.end_offsets(scene.topic, stable=True)
-    return (None if found == ends else scene.clusters.destination.read(scene.topic)), found
+    current_ends = scene.clusters.destination.end_offsets(scene.topic, stable=True)
+    return (None if current_ends == ends else scene.clusters.destination.read(scene.topic)), current_ends
 
 
 def _has_last_records(reference: Partitions, copy: Partitions) -> bool:
@@ -132,11 +132,12 @@ def _has_last_records(reference: Partitions, copy: Partitions) -> bool:
 def summarise_log(scene: MirrorMakerRun) -> tuple[str, dict[str, list[str]]]:
     """Its strongest words about the harm, and the lines of each level."""
     log_since_fault = scene.mirrormaker.log[scene.log_length_before_fault:]
-    about = [(level, message) for level, message in _parse_log(log_since_fault) if _normalise(message) not in scene.healthy_messages]
-    telling = {"ERROR": [message for level, message in about if level == "ERROR"], "WARN": [message for level, message in about if level == "WARN"],
-               "INFO": [message for level, message in about if level == "INFO" and DATA_LOSS.search(message)]}
-    lines = {level: list({_normalise(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
-    first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in telling.items() if messages), "nothing")
+    new_messages = [(level, message) for level, message in _parse_log(log_since_fault) if _normalise(message) not in scene.healthy_messages]
+    messages_by_level = {
+        "ERROR": [message for level, message in new_messages if level == "ERROR"], "WARN": [message for level, message in new_messages if level == "WARN"],
+        "INFO": [message for level, message in new_messages if level == "INFO" and DATA_LOSS.search(message)]}
+    lines = {level: list({_normalise(message): message for message in messages}.values())[:LINES_MAX] for level, messages in messages_by_level.items()}
+    first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in messages_by_level.items() if messages), "nothing")
     if scene.mirrormaker.exit_code is not None:
         return f"stopped (exit code {scene.mirrormaker.exit_code}); {first}", lines
     if scene.mirrormaker.task_failures:
@@ -145,7 +146,7 @@ def summarise_log(scene: MirrorMakerRun) -> tuple[str, dict[str, list[str]]]:
 
 
 def _parse_log(log: str) -> list[tuple[str, str]]:
-    return [(found[1], found[2]) for line in log.splitlines() if (found := LINE.match(line))]
+    return [(match[1], match[2]) for line in log.splitlines() if (match := LINE.match(line))]
 
 
 def _normalise(message: str) -> str:

@@ -78,13 +78,13 @@ def truncate_source(scene: MirrorMakerRun) -> Partitions:
     """While it is stopped, records are deleted that it has not copied; behind them are others."""
     source = scene.clusters.source
     _copy_and_stop(scene)
-    reached = source.end_offsets(scene.topic)
+    copied_ends = source.end_offsets(scene.topic)
     source.write(scene.topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
-    gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.end_offsets(scene.topic).items()]
+    delete_before = [TopicPartition(scene.topic, partition, (copied_ends[partition] + end) // 2) for partition, end in source.end_offsets(scene.topic).items()]
     everything = source.read(scene.topic)
-    for future in source.admin.delete_records(gone).values():
+    for future in source.admin.delete_records(delete_before).values():
         future.result()
-    assert all(begin > reached[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "nothing was deleted that was not copied"
+    assert all(begin > copied_ends[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "nothing was deleted that was not copied"
     scene.record_fault("source truncated past the position")
     scene.start()
     return everything
@@ -142,18 +142,18 @@ def run_story(story: str, run: int, folder: Path) -> Outcome:
 def _run_and_judge(story: str, scene: MirrorMakerRun, clusters: Clusters) -> tuple[Partitions, str, float | None]:
     try:
         reference = STORIES[story](scene)
-    except AssertionError as never:  # it came to a halt in the middle: the load has ended, the judge says what is missing
+    except AssertionError as failure:  # it came to a halt in the middle: the load has ended, the judge says what is missing
         reference = clusters.source.read(scene.topic)
-        found, complete = judge_run(scene, reference)
-        return reference, f"in the story: {never}; then: {found}", complete
+        verdict, complete_s = judge_run(scene, reference)
+        return reference, f"in the story: {failure}; then: {verdict}", complete_s
     return reference, *judge_run(scene, reference)
 
 
-def _build_outcome(story: str, run: int, scene: MirrorMakerRun, reference: Partitions, found: str, complete: float | None) -> Outcome:
-    words, lines = summarise_log(scene)
+def _build_outcome(story: str, run: int, scene: MirrorMakerRun, reference: Partitions, verdict: str, complete_s: float | None) -> Outcome:
+    log_summary, lines = summarise_log(scene)
     assert scene.hits, "nothing was hit: the run proves nothing"
-    return Outcome(story, run, dict(scene.hits), found, words, sum(map(len, reference.values())), complete and round(complete - scene.last_action_s, 1),
-                   complete and round(complete - scene.fault_s, 1), lines, scene.load.aborted)
+    return Outcome(story, run, dict(scene.hits), verdict, log_summary, sum(map(len, reference.values())),
+                   complete_s and round(complete_s - scene.last_action_s, 1), complete_s and round(complete_s - scene.fault_s, 1), lines, scene.load.aborted)
 
 
 def build_table(outcomes: list[Outcome]) -> Table:
@@ -180,16 +180,16 @@ def main() -> int:
         print(mirrormaker.MISSING, file=sys.stderr)
         return 2
     outcomes: list[Outcome] = []
-    broken = 0
+    failed_stories = 0
     with tempfile.TemporaryDirectory(prefix="reo-rivals-") as temporary:
-        kept = Path(tempfile.mkdtemp(dir=options.keep or temporary))
+        run_folder = Path(tempfile.mkdtemp(dir=options.keep or temporary))
         for run in range(1, options.runs + 1):
             for number, story in enumerate(name for name in STORIES if options.only.lower() in name.lower()):
                 try:
-                    outcomes.append(run_story(story, run, kept / f"{run}-{number}"))
-                except Exception as failed:
-                    broken += 1
-                    print(f"{story}, run {run}: the story itself failed, this is no result: {type(failed).__name__}: {failed}", file=sys.stderr, flush=True)
+                    outcomes.append(run_story(story, run, run_folder / f"{run}-{number}"))
+                except Exception as error:
+                    failed_stories += 1
+                    print(f"{story}, run {run}: the story itself failed, this is no result: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                     continue
                 print(f"{story}, run {run}: {outcomes[-1].verdict}; it said {outcomes[-1].said}; {outcomes[-1].seconds} s", flush=True)
                 if options.out:
@@ -197,7 +197,7 @@ def main() -> int:
                         "rival": "MirrorMaker 2, Kafka 4.3.1, exactly-once", "cores": os.cpu_count(), "kernel": platform.release(),
                         "outcomes": [outcome.to_dict() for outcome in outcomes]}, indent=1) + "\n")
     Console(width=200).print(build_table(outcomes))
-    return 1 if broken else 0
+    return 1 if failed_stories else 0
 
 
 if __name__ == "__main__":

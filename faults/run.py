@@ -90,11 +90,12 @@ class Run:
     started_s: float = field(default_factory=time.monotonic)
     marks: list[tuple[float, str]] = field(default_factory=list)
 
-    def start(self, *arguments: str, **more: str) -> Service:
+    def start(self, *arguments: str, **settings: str) -> Service:
         """Start a service that copies the topic, with small transactions and short sessions."""
         number = len(self.services) + len(self.ended_services)
-        through = {f"{side}_bootstrap_servers": cluster.proxy.address for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
-        environment = build_environment(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | through | more)
+        proxy_addresses = {f"{side}_bootstrap_servers": cluster.proxy.address
+                           for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
+        environment = build_environment(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | proxy_addresses | settings)
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)
         return service.start()
@@ -111,13 +112,13 @@ class Run:
 
     def wait_for_progress(self, least: int = 1000, most: int = 4000) -> None:
         """Wait until some more records have arrived, then for a moment of up to 50 ms."""
-        wanted = self.destination_offsets + self.rng.uniform(least, most)
+        target_offsets = self.destination_offsets + self.rng.uniform(least, most)
 
-        def arrived() -> bool:
+        def has_arrived() -> bool:
             for service in self.services:
                 assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.read_log_tail()}"
-            return self.destination_offsets >= wanted
-        until(arrived, f"{wanted:.0f} offsets at the destination", HEAL_S)
+            return self.destination_offsets >= target_offsets
+        until(has_arrived, f"{target_offsets:.0f} offsets at the destination", HEAL_S)
         time.sleep(self.rng.uniform(0, 0.05))
 
     def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
@@ -150,8 +151,8 @@ class Run:
         """The same, and that is the story's end: the copy is a beginning of what the source was before."""
         self.expect_stop(service, error)
         copy = self.clusters.destination.read(self.topic)
-        beyond = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
-        assert not beyond, f"partitions {beyond} have records that the source did not have when it was harmed"
+        unexpected_partitions = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
+        assert not unexpected_partitions, f"partitions {unexpected_partitions} have records that the source did not have when it was harmed"
         self.expected_stop = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
 
     def read_source(self) -> Partitions:
@@ -205,19 +206,19 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
 
 def _judge(run: Run, result: Result) -> str:
     """Wait for an exact copy; then counters, stop, open transactions, and the final verdict."""
-    ended = time.monotonic()
+    load_end_s = time.monotonic()
     source = run.read_source()
     result.records = sum(map(len, source.values()))
     differences = _wait_until_exact(run, source)
-    result.heal_s = round(time.monotonic() - ended, 1)
-    living = run.services
+    result.heal_s = round(time.monotonic() - load_end_s, 1)
+    services = run.services
     result.duplicates, result.holes, result.stale = (
-        _sum_metric(living, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
-    result.torn = _sum_metric(living, "reo_torn_records_total")
+        _sum_metric(services, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
+    result.torn = _sum_metric(services, "reo_torn_records_total")
     copy = run.clusters.destination.read(run.topic)
     if not run.counters_lost:
         differences += _compare_counters(run, copy)
-    for service in living:
+    for service in services:
         if service.process.poll() is None:
             service.stop()
     if not run.clusters.destination.wait_until_no_transaction_is_open(run.topic):
@@ -230,9 +231,9 @@ def _compare_counters(run: Run, copy: Partitions) -> list[str]:
     """Whether the service counts what is there; it may count a transaction after a reader has seen it."""
     deadline = time.monotonic() + COUNTED_S
     while True:
-        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _sum_metric(run.services, "reo_transactions_total", outcome="unknown"))
-        said = _sum_metric(run.services, "reo_records_out_total", stage="deduplicator") + _sum_metric(run.services, "reo_torn_records_total")
-        differences = compare_counters(copy, said, unsure)
+        uncertain_records = TRANSACTION_RECORDS * (run.stage_two_deaths + _sum_metric(run.services, "reo_transactions_total", outcome="unknown"))
+        reported_records = _sum_metric(run.services, "reo_records_out_total", stage="deduplicator") + _sum_metric(run.services, "reo_torn_records_total")
+        differences = compare_counters(copy, reported_records, uncertain_records)
         if not differences or time.monotonic() > deadline:
             return differences
         time.sleep(PAUSE_S)
@@ -241,13 +242,13 @@ def _compare_counters(run: Run, copy: Partitions) -> list[str]:
 def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
     """Ask the judge again and again until the copy is exact; what is wrong when it never is."""
     deadline = time.monotonic() + HEAL_S
-    wanted = sum(map(len, source.values()))
+    expected_records = sum(map(len, source.values()))
     while True:
-        ended = [service for service in run.services if service.process.poll() not in (None, 0)]
-        if ended:
-            said = " ".join(ended[-1].errors[:1]) or ended[-1].read_log_tail()[-500:]
-            return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]
-        if run.destination_offsets >= wanted and not compare_partitions(source, run.clusters.destination.read(run.topic)):
+        failed_services = [service for service in run.services if service.process.poll() not in (None, 0)]
+        if failed_services:
+            reason = " ".join(failed_services[-1].errors[:1]) or failed_services[-1].read_log_tail()[-500:]
+            return [f"the service ended with exit code {failed_services[-1].process.returncode}: {reason}"]
+        if run.destination_offsets >= expected_records and not compare_partitions(source, run.clusters.destination.read(run.topic)):
             return []
         if time.monotonic() > deadline:
             return [f"not exact after {HEAL_S} s"]

@@ -46,9 +46,9 @@ def sample_service(service: Service, samples: dict[str, list[Sample]], began: fl
     """One look at each process."""
     for kind in KINDS:
         pid = service.process.pid if kind == "supervisor" else service.find_pid(kind)
-        found = sample_process(pid, began) if pid else None
-        if found:
-            samples[kind].append(found)
+        sample = sample_process(pid, began) if pid else None
+        if sample:
+            samples[kind].append(sample)
 
 
 def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
@@ -69,15 +69,15 @@ def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None
 
 def compute_slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
     """The last values and the lines through the second half."""
-    found = {}
+    figures = {}
     for kind, rows in samples.items():
         half = rows[len(rows) // 2:]
         if len(half) >= FEWEST_SAMPLES:
             hours = [row[0] for row in half]
-            columns = {name: [row[place] for row in half] for place, name in ((1, "rss_mb"), (2, "descriptors"), (3, "threads"))}
-            found[kind] = {name: mean(values[-FEWEST_SAMPLES:]) for name, values in columns.items()} | {
+            columns = {name: [row[column] for row in half] for column, name in ((1, "rss_mb"), (2, "descriptors"), (3, "threads"))}
+            figures[kind] = {name: mean(values[-FEWEST_SAMPLES:]) for name, values in columns.items()} | {
                 f"{name}_per_h": linear_regression(hours, values).slope for name, values in columns.items()}
-    return found
+    return figures
 
 
 def thin_out_memory(samples: dict[str, list[Sample]]) -> dict[str, list[tuple[float, float]]]:

@@ -73,19 +73,20 @@ def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
     with ExitStack() as stack:
         if kind == "proxied":
             pairs = [make_proxied_broker(folder / side, JARS) for side in ("source", "destination")]
-            made: list[Cluster] = [ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs]
+            main_clusters: list[Cluster] = [ProxiedCluster(broker, proxy=stack.enter_context(proxy)) for broker, proxy in pairs]
         elif kind == "identical":
             others = [Cluster(Broker(folder / f"source-{number}", JARS, HEAP_MB)) for number in (2, 3)]
-            made = [IdenticalCluster(Broker(folder / "source-1", JARS, HEAP_MB), others=others), Cluster(Broker(folder / "destination", JARS, HEAP_MB))]
+            main_clusters = [IdenticalCluster(Broker(folder / "source-1", JARS, HEAP_MB), others=others),
+                             Cluster(Broker(folder / "destination", JARS, HEAP_MB))]
         elif kind == "three":
-            made = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(make_three_brokers(folder / "destination"))]  # type: ignore[arg-type]
+            main_clusters = [Cluster(Broker(folder / "source", JARS, HEAP_MB)), Cluster(make_three_brokers(folder / "destination"))]  # type: ignore[arg-type]
         else:
-            made = [Cluster(Broker(folder / side, JARS, HEAP_MB, AUTHORIZER if kind == "guarded" else {})) for side in ("source", "destination")]
-        each = [*made, *(other for cluster in made if isinstance(cluster, IdenticalCluster) for other in cluster.others)]
-        brokers = [broker for cluster in each for broker in (cluster.broker.brokers if isinstance(cluster.broker, ThreeBrokers) else [cluster.broker])]
+            main_clusters = [Cluster(Broker(folder / side, JARS, HEAP_MB, AUTHORIZER if kind == "guarded" else {})) for side in ("source", "destination")]
+        all_clusters = [*main_clusters, *(other for cluster in main_clusters if isinstance(cluster, IdenticalCluster) for other in cluster.others)]
+        brokers = [broker for cluster in all_clusters for broker in (cluster.broker.brokers if isinstance(cluster.broker, ThreeBrokers) else [cluster.broker])]
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()
         for broker in brokers:
             broker.wait()
-        yield Clusters(*made)
+        yield Clusters(*main_clusters)

@@ -54,8 +54,8 @@ def main() -> int:
     failed = []
     for name in [options.target] if options.target else NAMES:
         print(f"fuzz: {name}, {options.seconds} s", flush=True)
-        done = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(options.seconds)], check=False)
-        if done.returncode:
+        process = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(options.seconds)], check=False)
+        if process.returncode:
             failed.append(name)
     print(f"fuzz: {', '.join(failed)} broke; the inputs are in {CORPUS}" if failed else "fuzz: every invariant held")
     return 1 if failed else 0

@@ -45,14 +45,14 @@ def origin_header(data: bytes) -> None:
     """`origin.parse` accepts exactly the origins (their length, their version, each integer in its range); all else is a ValueError. Encoded again, it is
     the same.
     """
-    expected = _is_origin(data)
+    is_origin = _is_origin(data)
     try:
-        found = origins.parse(data)
+        origin = origins.parse(data)
     except ValueError:
-        assert not expected, f"an origin is refused: {data!r}"
+        assert not is_origin, f"an origin is refused: {data!r}"
         return
-    assert expected, f"this is no origin: {found}"
-    assert origins.encode(found) == data
+    assert is_origin, f"this is no origin: {origin}"
+    assert origins.encode(origin) == data
 
 
 def records(data: bytes) -> None:
@@ -66,20 +66,20 @@ def records(data: bytes) -> None:
     partitions.start(states)
     loop = Loop(settings.load(REQUIRED_SETTINGS), {}, partitions, *[cast(Any, None)] * 4)
     loop.zero_timestamp_ms = 1
-    good = all(_is_from_stage_one(message) for message in batch)
+    is_valid = all(_is_from_stage_one(message) for message in batch)
     middle = len(batch) // 2
     try:
-        for part in (batch[:middle], batch[middle:]):
-            loop.decide(part)
+        for messages in (batch[:middle], batch[middle:]):
+            loop.decide(messages)
     except ForeignRecord:
-        assert not good, "a record of stage one is refused"
+        assert not is_valid, "a record of stage one is refused"
         _assert_parse_origin_refuses(batch)
         assert partitions.assigned == states
         return
     except SourceRecreated:
         assert partitions.assigned == states
         return
-    assert good, "a record is taken that stage one did not write"
+    assert is_valid, "a record is taken that stage one did not write"
     assert partitions.assigned == states, "nothing moves before the commit"
     assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
     for place, work in loop.work.items():
@@ -107,16 +107,16 @@ def metadata(data: bytes) -> None:
     A frontier that was read is written as it was, so far as the fields go, and reads the same again.
     """
     text = data.decode(errors="surrogateescape")
-    expected = _is_frontier(text)
+    is_frontier = _is_frontier(text)
     try:
-        found = frontiers.decode(text)
+        frontier = frontiers.decode(text)
     except ValueError:
-        assert not expected, f"a frontier is refused: {text!r}"
+        assert not is_frontier, f"a frontier is refused: {text!r}"
         _assert_unreadable(text)
         return
-    assert expected, f"this is no frontier: {text!r}"
-    assert frontiers.decode(found.encode()) == found
-    read, written = orjson.loads(text), orjson.loads(found.encode())
+    assert is_frontier, f"this is no frontier: {text!r}"
+    assert frontiers.decode(frontier.encode()) == frontier
+    read, written = orjson.loads(text), orjson.loads(frontier.encode())
     assert {name: _with_type(read.get(name)) for name in written} == {name: _with_type(value) for name, value in written.items()}
 
 
@@ -140,13 +140,13 @@ def settings_file(data: bytes) -> None:
     file = FOLDER / f"reo-fuzz-{os.getpid()}{FILE_SUFFIXES[data[0] % len(FILE_SUFFIXES)]}"
     file.write_bytes(data[1:])
     try:
-        found = _assert_round_trip({FILE_VARIABLE: str(file)} | REQUIRED_SETTINGS)
+        loaded = _assert_round_trip({FILE_VARIABLE: str(file)} | REQUIRED_SETTINGS)
     finally:
         file.unlink()
-    if found is None:
+    if loaded is None:
         return
     for name in ("application", "instance", "intermediate.topic", "destination.topic"):
-        printed = found.text(name)
+        printed = loaded.text(name)
         assert printed not in {"None", "True", "False"} or printed.encode() in data, f"{name} is {printed!r}"
         assert not printed.startswith(("[", "{")) or printed.encode() in data, f"{name} is {printed!r}"
 
@@ -236,16 +236,16 @@ def _with_type(value: object) -> object:
 def _assert_round_trip(variables: Mapping[str, str]) -> Settings | None:
     """The settings, if they are accepted."""
     try:
-        found = settings.load(variables)
+        loaded = settings.load(variables)
     except SettingsInvalid:
         return None
-    given = found.as_environment()
-    assert settings.load(given).values == found.values
-    assert found.values.keys() == BY_NAME.keys()
-    for name, text in given.items():
+    environment = loaded.as_environment()
+    assert settings.load(environment).values == loaded.values
+    assert loaded.values.keys() == BY_NAME.keys()
+    for name, text in environment.items():
         assert "\0" not in text, f"no process can be given {name}={text!r}"
         text.encode()  # a client takes UTF-8
-    return found
+    return loaded
 
 
 def _file_exists(file: str) -> bool:

@@ -13,8 +13,8 @@ def main() -> int:
         for path, text in pages.find_outdated().items():
             path.write_text(text)
             print(f"written: {path.relative_to(pages.ROOT)}")
-    except (OSError, ValueError) as wrong:
-        print(f"reference: {wrong}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        print(f"reference: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -48,9 +48,9 @@ def _usage(action: argparse.Action) -> str:
 
 def metrics_table() -> str:
     """Every metric under the name that /metrics has for it, its labels and what it says."""
-    found = [metric for module in METRIC_MODULES for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
+    all_metrics = [metric for module in METRIC_MODULES for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
     rows = (f"| `{_exposed_name(metric)}` | {metric._type} | {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
-            for metric in sorted(found, key=lambda metric: metric._name))
+            for metric in sorted(all_metrics, key=lambda metric: metric._name))
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 
 

@@ -22,16 +22,17 @@ PAGES: Mapping[Path, Tables] = {
 
 def find_outdated() -> dict[Path, str]:
     """The pages and files that say something else than the code, and what they have to say; ValueError when one lacks a table's markers."""
-    wanted = {page: rewrite_tables(page.read_text(), made) for page, made in PAGES.items()} | {file: write() for file, write in chart.list_files().items()}
-    return {path: text for path, text in wanted.items() if not path.exists() or path.read_text() != text}
+    expected = {page: rewrite_tables(page.read_text(), tables) for page, tables in PAGES.items()}
+    expected |= {file: write() for file, write in chart.list_files().items()}
+    return {path: text for path, text in expected.items() if not path.exists() or path.read_text() != text}
 
 
-def rewrite_tables(text: str, made: Tables) -> str:
+def rewrite_tables(text: str, tables: Tables) -> str:
     """The page with every table as the code has it."""
-    for name, table in made.items():
+    for name, table in tables.items():
         section = re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)
         if not section.search(text):
             raise ValueError(f"a page lacks <!-- {name} --> … <!-- /{name} -->")
         content = table()
-        text = section.sub(lambda found, content=content: f"{found[1]}\n{content}\n{found[3]}", text)  # type: ignore[misc]
+        text = section.sub(lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", text)  # type: ignore[misc]
     return text

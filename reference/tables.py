@@ -27,8 +27,8 @@ def settings_table() -> str:
 
 def exit_codes_table() -> str:
     """Every exit code, the error that ends with it, and when that happens; the code leads to what to do."""
-    ends = sorted((kind.exit_code, kind.__name__, _first_line(kind)) for kind in list_stop_errors())
-    rows = (f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |" for code, name, when in ends)
+    codes = sorted((error.exit_code, error.__name__, _first_line(error)) for error in list_stop_errors())
+    rows = (f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |" for code, name, when in codes)
     return "\n".join(["| exit code | error | when |", "|---|---|---|", "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |", *rows])
 
 

@@ -59,8 +59,8 @@ class Differences:
 
     def __str__(self) -> str:
         """Counts, with the first positions."""
-        return ", ".join(f"{len(places)} {name} (at {', '.join(map(str, places[:EXAMPLES]))}{' …' if len(places) > EXAMPLES else ''})"
-                         for name, places in vars(self).items() if places)
+        return ", ".join(f"{len(positions)} {name} (at {', '.join(map(str, positions[:EXAMPLES]))}{' …' if len(positions) > EXAMPLES else ''})"
+                         for name, positions in vars(self).items() if positions)
 
 
 def compare_records(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
@@ -68,53 +68,57 @@ def compare_records(source: Sequence[Record], copy: Sequence[Record], invisible:
 
     `invisible` are the source's aborted records, for naming only.
     """
-    found = Differences()
+    differences = Differences()
     if list(source) == list(copy):
-        return found
-    in_source, in_copy, undone = Counter(source), Counter(copy), set(invisible)
+        return differences
+    in_source, in_copy, aborted = Counter(source), Counter(copy), set(invisible)
     source_common, missing = _split(source, in_copy)
     copy_common, surplus = _split(copy, in_source)
-    found.aborted = [place for place, _ in surplus if copy[place] not in in_source and copy[place] in undone]
-    unknown = [(place, gap) for place, gap in surplus if copy[place] not in in_source and copy[place] not in undone]
-    found.duplicated = [place for place, _ in surplus if copy[place] in in_source]
-    strangers = defaultdict(list)
-    for place, gap in unknown:
-        strangers[gap].append(place)
-    for place, gap in missing:
-        if strangers[gap]:
-            found.changed.append((place, strangers[gap].pop(0)))
+    differences.aborted = [position for position, _ in surplus if copy[position] not in in_source and copy[position] in aborted]
+    unknown = [(position, gap) for position, gap in surplus if copy[position] not in in_source and copy[position] not in aborted]
+    differences.duplicated = [position for position, _ in surplus if copy[position] in in_source]
+    unknown_by_gap = defaultdict(list)
+    for position, gap in unknown:
+        unknown_by_gap[gap].append(position)
+    for position, gap in missing:
+        if unknown_by_gap[gap]:
+            differences.changed.append((position, unknown_by_gap[gap].pop(0)))
         else:
-            found.missing.append(place)
-    found.phantom = sorted(place for places in strangers.values() for place in places)
-    found.reordered = [there for here, there in zip(source_common, copy_common, strict=True) if source[here] != copy[there]]
-    return found
+            differences.missing.append(position)
+    differences.phantom = sorted(position for positions in unknown_by_gap.values() for position in positions)
+    common_positions = zip(source_common, copy_common, strict=True)
+    differences.reordered = [copy_position for source_position, copy_position in common_positions if source[source_position] != copy[copy_position]]
+    return differences
 
 
 def _split(records: Sequence[Record], others: Counter[Record]) -> tuple[list[int], list[tuple[int, int]]]:
     """Positions of the records that the other side has as well, and the rest, each with how many common ones precede it."""
-    left = others.copy()
+    unmatched = others.copy()
     common: list[int] = []
     rest: list[tuple[int, int]] = []
-    for place, record in enumerate(records):
-        if left[record] > 0:
-            left[record] -= 1
-            common.append(place)
+    for position, record in enumerate(records):
+        if unmatched[record] > 0:
+            unmatched[record] -= 1
+            common.append(position)
         else:
-            rest.append((place, len(common)))
+            rest.append((position, len(common)))
     return common, rest
 
 
 def compare_partitions(source: Partitions, copy: Partitions, invisible: Partitions | None = None) -> list[str]:
     """One line for each partition that is not exact; a partition that only one side has counts as empty on the other."""
-    found = {partition: compare_records(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
-             for partition in sorted({*source, *copy})}
-    return [f"partition {partition}: {differences}" for partition, differences in found.items() if differences]
+    differences_by_partition = {
+        partition: compare_records(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
+        for partition in sorted({*source, *copy})}
+    return [f"partition {partition}: {differences}" for partition, differences in differences_by_partition.items() if differences]
 
 
-def compare_counters(copy: Partitions, said: int, unsure: int) -> list[str]:
-    """What the service says that it wrote, against what is there: never more, and less only by what it could not know of (`unsure`)."""
-    there = sum(map(len, copy.values()))
-    return [] if there - unsure <= said <= there else [f"the service counted {said} records, {there} are there; it may have missed at most {unsure}"]
+def compare_counters(copy: Partitions, reported_records: int, uncertain_records: int) -> list[str]:
+    """Compare the service's count with the copy: never more, and less only by `uncertain_records`, which the service cannot know."""
+    copied_records = sum(map(len, copy.values()))
+    if copied_records - uncertain_records <= reported_records <= copied_records:
+        return []
+    return [f"the service counted {reported_records} records, {copied_records} are there; it may have missed at most {uncertain_records}"]
 
 
 def read_topic(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
@@ -125,24 +129,24 @@ def read_topic(address: str, topic: str, isolation: str = "read_committed") -> P
     })
     try:
         partitions = sorted(consumer.list_topics(topic, SILENCE_S).topics[topic].partitions)
-        begins = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S)[0] for partition in partitions}
-        consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
-        found: Partitions = {partition: [] for partition in partitions}
-        unfinished = set(partitions)
-        heard = time.monotonic()
-        while unfinished:
+        beginning_offsets = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S)[0] for partition in partitions}
+        consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in beginning_offsets.items()])
+        records_by_partition: Partitions = {partition: [] for partition in partitions}
+        unfinished_partitions = set(partitions)
+        last_message_s = time.monotonic()
+        while unfinished_partitions:
             messages: list[Any] = consumer.consume(10_000, 0.1)
-            heard = time.monotonic() if messages else heard
-            if time.monotonic() > heard + SILENCE_S:
-                raise RuntimeError(f"reading {topic}: nothing for {SILENCE_S} s, partitions {sorted(unfinished)} are not at their end")
+            last_message_s = time.monotonic() if messages else last_message_s
+            if time.monotonic() > last_message_s + SILENCE_S:
+                raise RuntimeError(f"reading {topic}: nothing for {SILENCE_S} s, partitions {sorted(unfinished_partitions)} are not at their end")
             for message in messages:
                 if message.error() is None:
                     record = Record(message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1])
-                    found[message.partition()].append(record)
+                    records_by_partition[message.partition()].append(record)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(message.partition())
+                    unfinished_partitions.discard(message.partition())
                 else:
                     raise RuntimeError(f"reading {topic}: {message.error()}")
     finally:
         consumer.close()
-    return found
+    return records_by_partition

@@ -47,19 +47,19 @@ def until(condition: Callable[[], Value | None], what: str, timeout_s: float = S
     """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
     deadline = time.monotonic() + timeout_s
     while True:
-        seen = condition()
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen_last or seen!r})"
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
         time.sleep(PAUSE_S)
 
 
-def call_with_retry(ask: Callable[[], Future[Result]]) -> Result:
+def call_with_retry(call: Callable[[], Future[Result]]) -> Result:
     """What a client says; asked again when it says nothing."""
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(TimeoutError):
-            return ask().result(ANSWER_S)
-    return ask().result(ANSWER_S)
+            return call().result(ANSWER_S)
+    return call().result(ANSWER_S)
 
 
 @dataclass
@@ -86,24 +86,24 @@ class Cluster:
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
         """A topic that keeps old timestamps."""
-        wanted = NewTopic(topic, partitions, -1, config=UNLIMITED_RETENTION | {name.replace("_", "."): value for name, value in config.items()})
-        not_answered: list[str] = []
+        new_topic = NewTopic(topic, partitions, -1, config=UNLIMITED_RETENTION | {name.replace("_", "."): value for name, value in config.items()})
+        timed_out_topics: list[str] = []
 
-        def taken() -> bool:
+        def is_accepted() -> bool:
             try:
-                self.admin.create_topics([wanted], request_timeout=CREATION_S)[topic].result()
-            except KafkaException as failed:
-                code = failed.args[0].code()
-                if code == KafkaError.TOPIC_ALREADY_EXISTS and not_answered:
+                self.admin.create_topics([new_topic], request_timeout=CREATION_S)[topic].result()
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS and timed_out_topics:
                     return True
                 if code == KafkaError._TIMED_OUT:  # a client that has heard of no controller asks no more
-                    not_answered.append(topic)
+                    timed_out_topics.append(topic)
                 elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a node that has stood still is fenced, until its controller has heard of it
                     raise
                 return False
             return True
 
-        until(taken, f"the cluster takes topic {topic}")
+        until(is_accepted, f"the cluster takes topic {topic}")
         until(lambda: self.partitions(topic) == partitions, f"topic {topic} is there")
         return topic
 
@@ -114,8 +114,8 @@ class Cluster:
 
     def topic_id(self, topic: str) -> tuple[str, str]:
         """Of the cluster, and of the topic."""
-        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
-        return self.admin.describe_cluster().result().cluster_id, str(found.topic_id)
+        description = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
+        return self.admin.describe_cluster().result().cluster_id, str(description.topic_id)
 
     def partitions(self, topic: str) -> int:
         """How many the topic has; 0 when there is no such topic."""
@@ -141,21 +141,21 @@ class Cluster:
     def _offsets(self, topic: str, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                  partitions: int | None = None) -> dict[int, int]:
         """Asked again while a partition that was made just now has no leader."""
-        asked = {TopicPartition(topic, partition): spec for partition in range(partitions or self.partitions(topic))}
+        requests = {TopicPartition(topic, partition): spec for partition in range(partitions or self.partitions(topic))}
 
-        def answered() -> list[tuple[int, int]] | None:
+        def list_offsets() -> list[tuple[int, int]] | None:
             try:
-                futures = self.admin.list_offsets(asked, isolation_level=isolation)
-                return [(place.partition, future.result(ANSWER_S).offset) for place, future in futures.items()]
+                futures = self.admin.list_offsets(requests, isolation_level=isolation)
+                return [(partition.partition, future.result(ANSWER_S).offset) for partition, future in futures.items()]
             except TimeoutError:
                 return None
-            except KafkaException as failed:
-                if failed.args[0].code() in RETRIABLE_ERRORS:
+            except KafkaException as error:
+                if error.args[0].code() in RETRIABLE_ERRORS:
                     with contextlib.suppress(KafkaException):
                         self.admin.list_topics(topic, ANSWER_S)  # a client does not ask for the new leader by itself
                     return None
                 raise
-        return dict(until(answered, f"the offsets of {topic}")) if asked else {}
+        return dict(until(list_offsets, f"the offsets of {topic}")) if requests else {}
 
     def count_offsets(self, topic: str, partitions: int | None = None) -> int:
         """An upper bound on the records that anybody can see: markers, aborted records and what is not committed yet are counted too.
@@ -211,26 +211,26 @@ class Clusters:
 
     def wait_for_copy(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
         """Wait until the copy of a source with so many visible records is exact; the judge is asked only when it can be."""
-        last: list[str] = []
+        last_differences: list[str] = []
 
-        def exact() -> bool:
+        def is_exact() -> bool:
             if self.destination.count_offsets(topic) >= records:
-                last[:] = self.differences(topic)
-                return not last
+                last_differences[:] = self.differences(topic)
+                return not last_differences
             return False
-        until(exact, f"{records} records of {topic} are copied", timeout_s, last)
+        until(is_exact, f"{records} records of {topic} are copied", timeout_s, last_differences)
 
 
 def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
     """Hand records to a producer; a record that cannot be delivered is an error."""
-    def delivered(error: object, _: object) -> None:
+    def on_delivery(error: object, _: object) -> None:
         assert error is None, error
 
     for partition, record in records:
         while True:
             try:
                 # the callback has two places, and the second one is passed over when the first is given, be it None
-                producer.produce(topic, record.value, record.key, partition, delivered, None, record.timestamp_ms, list(record.headers))
+                producer.produce(topic, record.value, record.key, partition, on_delivery, None, record.timestamp_ms, list(record.headers))
                 break
             except BufferError:
                 producer.poll(0.1)

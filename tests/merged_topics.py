@@ -16,33 +16,34 @@ PartitionOf = Callable[[int, Record], int]
 """Source partition and record → destination partition."""
 
 
-def compare_merged(sources: Mapping[str, Partitions], copy: Partitions, belongs: PartitionOf) -> list[str]:
+def compare_merged(sources: Mapping[str, Partitions], copy: Partitions, partition_of: PartitionOf) -> list[str]:
     """What is wrong with a destination to which all these topics are copied; empty when nothing is."""
     lines = []
     for partition, records in copy.items():
-        left = list(records)
-        for topic, there in sources.items():
-            for number, all_of_it in there.items():
-                wanted = [record for record in all_of_it if belongs(number, record) == partition]
-                known = set(all_of_it)
-                found = [record for record in left if record in known]
-                left = [record for record in left if record not in known]
-                differences = compare_records(wanted, found)
+        unmatched = list(records)
+        for topic, partitions in sources.items():
+            for source_partition, source_records in partitions.items():
+                expected = [record for record in source_records if partition_of(source_partition, record) == partition]
+                known = set(source_records)
+                copied = [record for record in unmatched if record in known]
+                unmatched = [record for record in unmatched if record not in known]
+                differences = compare_records(expected, copied)
                 if differences:
-                    lines.append(f"{topic}-{number} in partition {partition}: {differences}")
-        if left:
-            lines.append(f"partition {partition}: {len(left)} records of nobody, the first is {left[0]}")
-    missing = {belongs(number, record) for there in sources.values() for number, records in there.items() for record in records} - set(copy)
+                    lines.append(f"{topic}-{source_partition} in partition {partition}: {differences}")
+        if unmatched:
+            lines.append(f"partition {partition}: {len(unmatched)} records of nobody, the first is {unmatched[0]}")
+    missing = {partition_of(source_partition, record)
+               for partitions in sources.values() for source_partition, records in partitions.items() for record in records} - set(copy)
     return [*lines, *(f"there is no partition {partition}" for partition in sorted(missing))]
 
 
-def compare_merged_topics(clusters: Clusters, sources: Sequence[str], copy: str, belongs: PartitionOf) -> list[str]:
+def compare_merged_topics(clusters: Clusters, sources: Sequence[str], copy: str, partition_of: PartitionOf) -> list[str]:
     """The verdict on topics of the source cluster and their common copy."""
-    return compare_merged({topic: clusters.source.read(topic) for topic in sources}, clusters.destination.read(copy), belongs)
+    return compare_merged({topic: clusters.source.read(topic) for topic in sources}, clusters.destination.read(copy), partition_of)
 
 
 def build_topics_environment(clusters: Clusters, application: str, topics: str, **more: str) -> dict[str, str]:
     """The environment of a service that copies these topics."""
-    given = build_environment(clusters, "", {"application": application, "topics": topics, **more})
-    del given["REO_SOURCE_TOPIC"]
-    return given
+    environment = build_environment(clusters, "", {"application": application, "topics": topics, **more})
+    del environment["REO_SOURCE_TOPIC"]
+    return environment

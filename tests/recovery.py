@@ -29,26 +29,26 @@ SourceRecords = list[tuple[int, Record]]
 
 def run_recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    done = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} |
+    process = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} |
                           build_environment(clusters, topic, more), capture_output=True, text=True, timeout=120, check=False)
-    print(f"--- reo recover {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
-    assert "Traceback" not in done.stderr
-    return done
+    print(f"--- reo recover {' '.join(arguments)}: {process.returncode}\n{process.stdout}{process.stderr}")
+    assert "Traceback" not in process.stderr
+    return process
 
 
 def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
     """What the group has, and nothing of it undecided."""
     group = f"reo-{topic}"
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)])
-    answers = cluster.admin.list_consumer_group_offsets([asked], require_stable=True)[group].result().topic_partitions
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)])
+    answers = cluster.admin.list_consumer_group_offsets([request], require_stable=True)[group].result().topic_partitions
     return {answer.partition: Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
 
 
-def alter_offsets(cluster: Cluster, topic: str, to: dict[int, Commit]) -> None:
+def alter_offsets(cluster: Cluster, topic: str, commits: dict[int, Commit]) -> None:
     """What an operator can do to a group that nobody is in."""
     group = f"reo-{topic}"
-    places = [TopicPartition(f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in to.items()]
-    for answer in cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group].result().topic_partitions:
+    offsets = [TopicPartition(f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in commits.items()]
+    for answer in cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])[group].result().topic_partitions:
         assert answer.error is None
 
 
@@ -68,12 +68,12 @@ def delete_group(cluster: Cluster, topic: str) -> None:
 
 def add_source_offsets(records: Sequence[tuple[int, Record]], begin: int = 0) -> list[tuple[int, int, Record]]:
     """The records from `begin` on, each with its source offset; the source has no gaps here."""
-    seen: Counter[int] = Counter()
-    found = []
+    next_offsets: Counter[int] = Counter()
+    numbered = []
     for partition, record in records:
-        found.append((partition, seen[partition], record))
-        seen[partition] += 1
-    return found[begin:]
+        numbered.append((partition, next_offsets[partition], record))
+        next_offsets[partition] += 1
+    return numbered[begin:]
 
 
 def copy_more(clusters: Clusters, topic: str, service: Service, records: SourceRecords, begin: int, source_has: int = 0) -> None:

@@ -47,11 +47,11 @@ def send_signal(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
     os.kill(pid, with_signal)
 
 
-def wait_for_failpoint(proof: Path, point: str, timeout_s: float = 90) -> int:
+def wait_for_failpoint(marker_file: Path, point: str, timeout_s: float = 90) -> int:
     """Wait for the line that a process leaves when it meets the named point (`common.points`); the process."""
-    line = re.compile(rf"{re.escape(point)}, process (\d+)\n")
-    said = until(lambda: line.fullmatch(proof.read_text()) if proof.exists() else None, f"a process meets {point!r}", timeout_s)
-    return int(said[1])
+    pattern = re.compile(rf"{re.escape(point)}, process (\d+)\n")
+    match = until(lambda: pattern.fullmatch(marker_file.read_text()) if marker_file.exists() else None, f"a process meets {point!r}", timeout_s)
+    return int(match[1])
 
 
 @dataclass
@@ -84,12 +84,12 @@ class Service:
 
     def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""
-        def line() -> str | None:
+        def find_line() -> str | None:
             ended = self.process.poll() is not None  # before: its last line may be the one
-            found = next((line for line in self.log.splitlines() if text in line), None)
-            assert found or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.read_log_tail()}"
-            return found
-        return until(line, f"the service says {text!r}", timeout_s) or ""
+            matching_line = next((find_line for find_line in self.log.splitlines() if text in find_line), None)
+            assert matching_line or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.read_log_tail()}"
+            return matching_line
+        return until(find_line, f"the service says {text!r}", timeout_s) or ""
 
     def wait_for_exit(self, timeout_s: float = COPY_S) -> int:
         """Wait for its end; returns the exit code."""
@@ -100,13 +100,13 @@ class Service:
 
     def stop(self, timeout_s: float = 20) -> float:
         """SIGTERM; returns how many seconds the end took. The exit code has to be 0, and nothing may be left."""
-        began = time.monotonic()
+        start_s = time.monotonic()
         self.process.terminate()
         code = self.wait_for_exit(timeout_s)
-        took = time.monotonic() - began
+        duration_s = time.monotonic() - start_s
         assert code == 0, f"exit code {code} after SIGTERM:\n{self.read_log_tail()}"
         until(lambda: not self.list_processes(), "no process is left", 5)
-        return took
+        return duration_s
 
     def list_processes(self) -> list[int]:
         """All its processes that live now, the supervisor first."""
@@ -140,31 +140,31 @@ class Service:
     def http_get(self, path: str) -> tuple[int, str]:
         """GET from the service's port: status and body; (0, "") when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            return refused.code, refused.read().decode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
         except OSError:
             return 0, ""
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
-        found = 0.0
+        total = 0.0
         for line in self.http_get("/metrics")[1].splitlines():
             sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
             if sample and sample[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items():
-                found += float(sample[3])
-        return found
+                total += float(sample[3])
+        return total
 
     def read_log_tail(self) -> str:
         """The end of the log, for messages."""
         return self.log[-4000:]
 
 
-def build_environment(clusters: Clusters, topic: str, more: Mapping[str, str]) -> dict[str, str]:
+def build_environment(clusters: Clusters, topic: str, extra_settings: Mapping[str, str]) -> dict[str, str]:
     """The environment of a service: names without prefix become REO_…"""
-    given = {
+    required = {
         "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
         "REO_SOURCE_TOPIC": topic, "REO_INSTANCE": "test", "REO_CONNECT_TIMEOUT_S": "20", "REO_METRICS_PORT": str(free_port()),
     }
-    return given | {f"REO_{name.upper()}": value for name, value in more.items()}
+    return required | {f"REO_{name.upper()}": value for name, value in extra_settings.items()}

@@ -30,13 +30,13 @@ def wrap_records(clusters: Clusters, topic: str, records: Iterable[tuple[int, in
     cluster_id, topic_id = clusters.source.topic_id(topic)
     identity, epoch = identity_of(cluster_id, topic, topic_id), epoch or create_epoch()
     sequences = dict(first_sequences or {})
-    found: WrappedRecords = []
+    wrapped: WrappedRecords = []
     for partition, offset, record in records:
         sequence = sequences.get(partition, 0)
         sequences[partition] = sequence + 1
         header = (HEADER, encode(Origin(partition, offset, record.timestamp_ms, 0, epoch, batch, sequence, identity)))
-        found.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
-    return found
+        wrapped.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
+    return wrapped
 
 
 def wait_for_frontiers(service: Service, partitions: int) -> None:

@@ -39,20 +39,20 @@ class StageOne:
 
     def step(self, state: RuleState) -> Origin | None:
         """One thing that happens, and the record that it wrote, if any."""
-        happens = self.rng.random()
-        if not self.attempts or happens < 0.02:
+        chance = self.rng.random()
+        if not self.attempts or chance < 0.02:
             self._plan(state)
         attempt = self.rng.choice(self.attempts[-3:])
-        if not attempt.straggler and happens < 0.1:  # the attempt fails, or Spark takes it for lost: the task begins again, and the old one may write on
+        if not attempt.straggler and chance < 0.1:  # the attempt fails, or Spark takes it for lost: the task begins again, and the old one may write on
             self.attempts.append(replace(attempt, next=attempt.first, lost=False))
             attempt.straggler = True
-        elif not attempt.straggler and not attempt.lost and attempt.next > attempt.first and happens < 0.35:
+        elif not attempt.straggler and not attempt.lost and attempt.next > attempt.first and chance < 0.35:
             self.batches += 1
             self.attempts.append(replace(attempt, batch=self.batches, first=attempt.next))
             attempt.straggler = True
         elif attempt.next < len(self.visible):
             attempt.next += 1
-            if happens < 0.97:
+            if chance < 0.97:
                 return make_origin(self.visible[attempt.next - 1], attempt.epoch, attempt.batch, attempt.next - 1 - attempt.first)
             attempt.lost = True
         return None

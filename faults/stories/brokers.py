@@ -16,8 +16,8 @@ FREEZE_S = (5, 20)
 
 def choose_broker(clusters: Clusters, side: str, run: Run) -> Broker:
     """A broker of this side, any of three."""
-    found = clusters.source.broker if side == "source" else clusters.destination.broker
-    return run.rng.choice(found.brokers) if isinstance(found, ThreeBrokers) else found
+    broker = clusters.source.broker if side == "source" else clusters.destination.broker
+    return run.rng.choice(broker.brokers) if isinstance(broker, ThreeBrokers) else broker
 
 
 def kill_broker(broker: Broker, run: Run) -> None:

@@ -18,9 +18,9 @@ def kill_and_freeze_executors(run: Run) -> None:
     with patch.dict(os.environ, HERE), SparkCluster(run.folder / "spark") as cluster:
         service = run.start(replicator_master=cluster.url, replicator_memory_mb=MEMORY_MB)
         run.wait_for_progress()
-        doomed = cluster.alive[run.rng.randrange(2)]
-        until(lambda: cluster.executors(doomed), "the worker has an executor")
-        cluster.kill_worker(doomed)
+        killed_worker = cluster.alive[run.rng.randrange(2)]
+        until(lambda: cluster.executors(killed_worker), "the worker has an executor")
+        cluster.kill_worker(killed_worker)
         run.record_fault("SIGKILL of a worker with its executor")
         run.wait_for_progress()
         frozen = until(lambda: cluster.executors(cluster.alive[0]), "the other worker has one")[0]

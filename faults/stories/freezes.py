@@ -17,9 +17,9 @@ def count_assignments(service: Service) -> int:
     return len(re.findall(r"\[\S[^\]]*\] are assigned", service.log))
 
 
-def wake_zombie(run: Run, service: Service, pid: int, before: int) -> None:
+def wake_zombie(run: Run, service: Service, pid: int, assignments_before: int) -> None:
     """Wait for the successor, wake the zombie, and let records flow on."""
-    until(lambda: count_assignments(service) > before, "a successor has the partitions")
+    until(lambda: count_assignments(service) > assignments_before, "a successor has the partitions")
     run.wait_for_progress(500, 1500)
     send_signal(pid, signal.SIGCONT)
     run.record_fault("zombie of stage two woken")
@@ -55,9 +55,9 @@ def freeze_jvm(run: Run) -> None:
     zombie = until(lambda: service.find_pid("jvm"), "the JVM lives")
     send_signal(zombie, signal.SIGSTOP)
     run.record_fault("SIGSTOP of the JVM")
-    begun = service.log.count(RUN_BEGINS)
+    runs_before = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "replicator")
-    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
+    until(lambda: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")
     run.wait_for_progress()
     assert "java" in read_command_line(zombie), "the zombie is there to be woken"
     send_signal(zombie, signal.SIGCONT)

@@ -19,8 +19,8 @@ def copy_and_stop(run: Run) -> None:
     service = run.start()
     run.wait_for_progress()
     run.stop(service)
-    left = run.load.produced
-    until(lambda: run.load.produced > left + 3000, "there is something left to copy")
+    produced_before = run.load.produced
+    until(lambda: run.load.produced > produced_before + 3000, "there is something left to copy")
     run.load.pause()
 
 
@@ -68,9 +68,9 @@ def wait_for_empty_group(run: Run) -> str:
 
 def recover_and_resume(run: Run) -> None:
     """`reo recover` finds the frontier from the data, and the copy goes on."""
-    done = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    process = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
                           env={"PATH": "/usr/bin:/bin"} | build_environment(run.clusters, run.topic, {}))
-    assert done.returncode == 0, f"reo recover ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    assert process.returncode == 0, f"reo recover ended with {process.returncode}:\n{process.stdout}{process.stderr}"
     run.record_fault("reo recover")
     run.load.resume()
     run.start()
@@ -91,8 +91,8 @@ def delete_frontier(run: Run) -> None:
 def reset_frontier(run: Run) -> None:
     """An operator set the group's offsets with Kafka's own tool, which knows nothing of the frontier: refused, and found again."""
     copy_and_stop(run)
-    places = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
-    request = ConsumerGroupTopicPartitions(wait_for_empty_group(run), places)
+    offsets = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
+    request = ConsumerGroupTopicPartitions(wait_for_empty_group(run), offsets)
     run.clusters.destination.admin.alter_consumer_group_offsets([request])[request.group_id].result()
     run.record_fault("frontier reset")
     run.expect_stop(run.start(), FrontierUnreadable)
@@ -105,16 +105,16 @@ def restore_older_frontier(run: Run) -> None:
     service = run.start()
     run.wait_for_progress()
     request = ConsumerGroupTopicPartitions(f"reo-{run.topic}", [TopicPartition(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)])
-    asked = run.clusters.destination.admin.list_consumer_group_offsets([request])
-    old = asked[request.group_id].result().topic_partitions
+    answers = run.clusters.destination.admin.list_consumer_group_offsets([request])
+    old = answers[request.group_id].result().topic_partitions
     run.wait_for_progress()
     run.stop(service)
     older_commits = [TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata) for commit in old]
     older = ConsumerGroupTopicPartitions(wait_for_empty_group(run), older_commits)
     run.clusters.destination.admin.alter_consumer_group_offsets([older])[older.group_id].result()
     run.record_fault("frontier set back")
-    again = run.start()
-    until(lambda: again.metric("reo_torn_records_total") > 0, "the start finds what is there already")
+    restarted = run.start()
+    until(lambda: restarted.metric("reo_torn_records_total") > 0, "the start finds what is there already")
     run.wait_for_progress()
 
 

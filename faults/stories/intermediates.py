@@ -203,12 +203,12 @@ def block_readers(run: Run) -> None:
     """A worker dies with an open transaction and nobody comes: readers of the destination wait no longer than documented."""
     cluster = run.clusters.destination
     for number in range(DEATHS_MAX):  # when it freezes, its client may not have sent a record yet: then nothing is blocked, and another one dies
-        proof = run.folder / f"frozen-{number}"
-        service = run.start(freeze_at=f"two: offsets sent:{run.rng.randint(3, 12)}:{proof}")
-        wait_for_failpoint(proof, "two: offsets sent")
+        marker_file = run.folder / f"frozen-{number}"
+        service = run.start(freeze_at=f"two: offsets sent:{run.rng.randint(3, 12)}:{marker_file}")
+        wait_for_failpoint(marker_file, "two: offsets sent")
         service.kill_all()
         run.mark_ended(service)
-        began = time.monotonic()
+        start_s = time.monotonic()
         if cluster.end_offsets(run.topic, stable=True) != cluster.end_offsets(run.topic):
             break
     else:
@@ -216,9 +216,9 @@ def block_readers(run: Run) -> None:
     run.counters_lost = True
     bound_s = int(DEFAULTS["deduplicator_transaction_timeout_ms"]) / 1000 + LOOKS_EVERY_S
     until(lambda: cluster.has_no_open_transaction(run.topic), "readers go on", bound_s + 5)
-    took = time.monotonic() - began
-    assert took <= bound_s + 1, f"readers were blocked for {took:.1f} s"
-    run.record_fault(f"readers blocked for {took:.1f} s of at most {bound_s:.0f}")
+    blocked_s = time.monotonic() - start_s
+    assert blocked_s <= bound_s + 1, f"readers were blocked for {blocked_s:.1f} s"
+    run.record_fault(f"readers blocked for {blocked_s:.1f} s of at most {bound_s:.0f}")
     run.start()
     run.wait_for_progress()
 

@@ -55,11 +55,11 @@ def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
     service = run.start()
     for _ in range(times):
         run.wait_for_progress()
-        begun = service.log.count(RUN_BEGINS)
+        runs_before = service.log.count(RUN_BEGINS)
         for stage in stages:
             run.kill_stage(service, stage)
         if stages != ("deduplicator",):
-            until(lambda begun=begun: service.log.count(RUN_BEGINS) > begun, "a new run has begun")  # type: ignore[misc]
+            until(lambda runs_before=runs_before: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")  # type: ignore[misc]
     run.wait_for_progress()
 
 

@@ -26,8 +26,8 @@ def pause_load(run: Run) -> Partitions:
 def delete_all_records(run: Run) -> None:
     """Delete every record of the source, as retention does with what is old."""
     ends = run.clusters.source.end_offsets(run.topic)
-    places = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
-    for future in run.clusters.source.admin.delete_records(places).values():
+    delete_before = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
+    for future in run.clusters.source.admin.delete_records(delete_before).values():
         future.result()
     run.record_fault("source truncated past the frontier")
 
@@ -79,8 +79,8 @@ def _freeze_behind_source(run: Run) -> tuple[Service, Partitions]:
     service = run.start()
     run.wait_for_progress()
     service.signal("jvm", "SIGSTOP")
-    already = run.load.produced
-    until(lambda: run.load.produced > already + 8000, "the source has records that were not read")
+    produced_before = run.load.produced
+    until(lambda: run.load.produced > produced_before + 8000, "the source has records that were not read")
     return service, pause_load(run)
 
 
