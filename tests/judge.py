@@ -1,14 +1,14 @@
-"""The judge: is the copy exact? It imports nothing of reo, so that no misunderstanding of reo's can hide in it.
+"""The judge: is the copy exact? It imports nothing of reo, so that no error of reo can hide in it.
 
-It reads both topics `read_committed`, partition by partition, and compares two lists of records. Equal lists are exact; that is
-the whole verdict, and it needs no cleverness. What the judge says about lists that differ is for the reader of a failed test:
+It reads both topics `read_committed`, partition by partition, and compares two lists of records. The copy is exact when the
+lists are equal; the verdict needs nothing else. How the lists differ is for the reader of a failed test:
 
     missing     in the source, not in the copy
     duplicated  in the copy more often than in the source
-    changed     stands where a source record is missing, and is another one
+    changed     another record in the place of a missing source record
     phantom     in the copy, never in the source
     aborted     in the copy, and in the source only in a transaction that was aborted
-    reordered   the records that both have come in another order
+    reordered   on both sides, in another order
 
 A record is its key, value, headers in order, and timestamp in ms.
 """
@@ -28,7 +28,7 @@ SILENCE_S = 60
 
 
 class Record(NamedTuple):
-    """What has to be the same on both sides. A timestamp of 0 is "now" to the client that writes it."""
+    """The fields that must be equal on both sides. The producer replaces a timestamp of 0 by the current time."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -41,7 +41,7 @@ Partitions = dict[int, list[Record]]
 
 @dataclass
 class Differences:
-    """What is wrong with one partition.
+    """The differences of one partition.
 
     Positions of missing records are those in the source, all others those in the copy; a changed record has both.
     """
@@ -54,7 +54,7 @@ class Differences:
     aborted: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """Whether anything is wrong."""
+        """Whether there is a difference."""
         return any(vars(self).values())
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Differences:
 
 
 def compare_records(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
-    """Hold one partition's copy against its source; no differences if and only if the lists are equal.
+    """Compare one partition's copy with its source, record by record; no differences if and only if the lists are equal.
 
     `invisible` are the source's aborted records, for naming only.
     """
@@ -122,7 +122,7 @@ def compare_counters(copy: Partitions, reported_records: int, uncertain_records:
 
 
 def read_topic(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
-    """Every record that a reader sees, from the beginning to what is there now."""
+    """Every record that a consumer reads, from the beginning to the current end."""
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "judge", "isolation.level": isolation, "enable.auto.commit": False,
         "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20, "check.crcs": True,
@@ -138,7 +138,7 @@ def read_topic(address: str, topic: str, isolation: str = "read_committed") -> P
             messages: list[Any] = consumer.consume(10_000, 0.1)
             last_message_s = time.monotonic() if messages else last_message_s
             if time.monotonic() > last_message_s + SILENCE_S:
-                raise RuntimeError(f"reading {topic}: nothing for {SILENCE_S} s, partitions {sorted(unfinished_partitions)} are not at their end")
+                raise RuntimeError(f"reading {topic}: no message for {SILENCE_S} s, partitions {sorted(unfinished_partitions)} are not read to their end")
             for message in messages:
                 if message.error() is None:
                     record = Record(message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1])

@@ -1,4 +1,4 @@
-"""What the tests do with Kafka: make topics, write records, read, ask for offsets; and `until`, with which everything waits that waits."""
+"""Helpers of the tests for Kafka: create topics, write and read records, list offsets; and `until`, with which every test waits."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ PAUSE_S = 0.05
 ANSWER_S, ATTEMPTS = 30.0, 3
 CREATION_S = 5.0
 START_S = 60
-"""Bound on what needs a start of Spark. Only what is broken takes as long: nothing waits for a time."""
+"""Time-out of a condition that needs a start of Spark. Only a failing test waits this long: no test sleeps for a fixed time."""
 COPY_S = 120
-"""Bound on a copy of everything that the tests write, on a busy machine."""
+"""Time-out of a copy of everything that the tests write, on a busy machine."""
 RETRIABLE_ERRORS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
-"""What a client says of a partition or broker that is only coming (back); it is asked again within a bound."""
+"""Errors of a partition or broker that is not available yet, or again; the request is repeated until a time-out."""
 MARKERS_S = 5
-"""Bound on writing the markers of a transaction that is decided; the shortest time-out of a transaction in the tests is 12 s."""
+"""Time-out for the markers of a transaction that is committed or aborted; the shortest time-out of a transaction in the tests is 12 s."""
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
 def speed_up_jvms() -> None:
-    """Let every JVM started from now on compile quickly and not well: a test starts many, and none lives long enough for the better code to pay.
+    """Make every JVM started from now on use the C1 compiler only: a test starts many JVMs, and none runs long enough to profit from C2.
 
-    Measured on two cores: one kill of stage two with all around it takes 19 s instead of 34.
+    Measured on two cores: one kill of stage two, with start and judge, takes 19 s instead of 34.
     """
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 def until(condition: Callable[[], Value | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Value:
-    """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
+    """Repeat the condition until its value is true, and return the value; AssertionError with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -55,7 +55,7 @@ def until(condition: Callable[[], Value | None], what: str, timeout_s: float = S
 
 
 def call_with_retry(call: Callable[[], Future[Result]]) -> Result:
-    """What a client says; asked again when it says nothing."""
+    """The result of an admin request; repeat the request when it times out."""
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(TimeoutError):
             return call().result(ANSWER_S)
@@ -64,7 +64,7 @@ def call_with_retry(call: Callable[[], Future[Result]]) -> Result:
 
 @dataclass
 class Cluster:
-    """One broker and what is asked of it."""
+    """A cluster of one broker, and the requests that tests send to it."""
 
     broker: Broker
     _admin: AdminClient | None = None
@@ -76,16 +76,16 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        """One client for all questions of one thread."""
+        """One admin client for all requests of one thread."""
         self._admin = self._admin or AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self._admin
 
     def for_another_thread(self) -> Self:
-        """The same cluster with a client of its own: with one client for two threads, answers were seen to get lost (confluent-kafka 2.16)."""
+        """The same cluster with a client of its own: with one client for two threads, responses were lost (confluent-kafka 2.16)."""
         return replace(self, _admin=None)
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
-        """A topic that keeps old timestamps."""
+        """Create a topic without retention, so that it keeps records with old timestamps; return its name."""
         new_topic = NewTopic(topic, partitions, -1, config=UNLIMITED_RETENTION | {name.replace("_", "."): value for name, value in config.items()})
         timed_out_topics: list[str] = []
 
@@ -96,29 +96,29 @@ class Cluster:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS and timed_out_topics:
                     return True
-                if code == KafkaError._TIMED_OUT:  # a client that has heard of no controller asks no more
+                if code == KafkaError._TIMED_OUT:  # a client that knows no controller does not retry
                     timed_out_topics.append(topic)
-                elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a node that has stood still is fenced, until its controller has heard of it
+                elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a broker that was stopped is fenced until its next heartbeat to the controller
                     raise
                 return False
             return True
 
-        until(is_accepted, f"the cluster takes topic {topic}")
-        until(lambda: self.partitions(topic) == partitions, f"topic {topic} is there")
+        until(is_accepted, f"the cluster creates topic {topic}")
+        until(lambda: self.partitions(topic) == partitions, f"topic {topic} exists")
         return topic
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and wait until it is gone."""
+        """Delete a topic and wait until it does not exist."""
         self.admin.delete_topics([topic])[topic].result()
-        until(lambda: self.partitions(topic) == 0, f"topic {topic} is gone")
+        until(lambda: self.partitions(topic) == 0, f"topic {topic} is deleted")
 
     def topic_id(self, topic: str) -> tuple[str, str]:
-        """Of the cluster, and of the topic."""
+        """The cluster id and the topic id."""
         description = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
         return self.admin.describe_cluster().result().cluster_id, str(description.topic_id)
 
     def partitions(self, topic: str) -> int:
-        """How many the topic has; 0 when there is no such topic."""
+        """The number of partitions; 0 when the topic does not exist."""
         try:
             return len(call_with_retry(lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]).partitions)
         except KafkaException:
@@ -130,17 +130,17 @@ class Cluster:
         return {name: str(entry.value) for name, entry in self.admin.describe_configs([resource])[resource].result().items()}
 
     def end_offsets(self, topic: str, stable: bool = False) -> dict[int, int]:
-        """The next offset of each partition; with `stable`, the first offset that an open transaction may still change."""
+        """The end offset of each partition; with `stable`, its last stable offset."""
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(topic, OffsetSpec.latest(), isolation)
 
     def beginning_offsets(self, topic: str) -> dict[int, int]:
-        """The first offset that each partition still has."""
+        """The first offset that each partition still holds."""
         return self._offsets(topic, OffsetSpec.earliest())
 
     def _offsets(self, topic: str, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                  partitions: int | None = None) -> dict[int, int]:
-        """Asked again while a partition that was made just now has no leader."""
+        """Repeat the request while a new partition has no leader."""
         requests = {TopicPartition(topic, partition): spec for partition in range(partitions or self.partitions(topic))}
 
         def list_offsets() -> list[tuple[int, int]] | None:
@@ -158,14 +158,14 @@ class Cluster:
         return dict(until(list_offsets, f"the offsets of {topic}")) if requests else {}
 
     def count_offsets(self, topic: str, partitions: int | None = None) -> int:
-        """An upper bound on the records that anybody can see: markers, aborted records and what is not committed yet are counted too.
+        """The sum of the end offsets: an upper bound on the visible records. Markers, aborted and uncommitted records count too.
 
-        Saying how many partitions the topic has saves a request: for what has to be quick.
+        `partitions` saves a request, for callers that must be fast.
         """
         return sum(self._offsets(topic, OffsetSpec.latest(), partitions=partitions).values())
 
     def has_no_open_transaction(self, topic: str) -> bool:
-        """Whether a `read_committed` reader reaches the end of the topic, and of the groups' offsets; the end is asked first, and may move on meanwhile."""
+        """Whether a `read_committed` consumer reaches the end of the topic and of `__consumer_offsets`. The end offsets are listed first and may grow."""
         for name in (topic, "__consumer_offsets"):
             ends = self.end_offsets(name)
             stable = self.end_offsets(name, stable=True)
@@ -174,7 +174,7 @@ class Cluster:
         return True
 
     def wait_until_no_transaction_is_open(self, topic: str) -> bool:
-        """Whether nothing is open, at once or as soon as the markers of the last commit are written: long before a transaction that was left open times out."""
+        """Whether no transaction is open, now or when the markers of the last commit are written: long before an abandoned transaction times out."""
         deadline = time.monotonic() + MARKERS_S
         while not self.has_no_open_transaction(topic):
             if time.monotonic() > deadline:
@@ -183,7 +183,7 @@ class Cluster:
         return True
 
     def write(self, topic: str, records: Iterable[tuple[int, Record]], **options: Any) -> None:
-        """Write records in order, each to its partition, and wait until all are there."""
+        """Write records in order, each to its partition, and wait until all are delivered."""
         producer = self.producer(**options)
         produce_records(producer, topic, records)
         assert producer.flush(60) == 0
@@ -194,23 +194,23 @@ class Cluster:
                          "queue.buffering.max.messages": 1_000_000, "log_level": 0} | {name.replace("_", "."): value for name, value in options.items()})
 
     def read(self, topic: str) -> Partitions:
-        """What the judge sees."""
+        """All committed records, as the judge reads them."""
         return read_topic(self.address, topic)
 
 
 @dataclass
 class Clusters:
-    """Both sides."""
+    """The source and the destination."""
 
     source: Cluster
     destination: Cluster
 
     def differences(self, topic: str, copy: str | None = None) -> list[str]:
-        """The judge's verdict on a topic and its copy: empty when the copy is exact."""
+        """The differences between a topic and its copy: empty when the copy is exact."""
         return compare_partitions(self.source.read(topic), self.destination.read(copy or topic))
 
     def wait_for_copy(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
-        """Wait until the copy of a source with so many visible records is exact; the judge is asked only when it can be."""
+        """Wait until the copy of a source with `records` visible records is exact; the judge reads both topics only when the copy has that many offsets."""
         last_differences: list[str] = []
 
         def is_exact() -> bool:
@@ -222,14 +222,14 @@ class Clusters:
 
 
 def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
-    """Hand records to a producer; a record that cannot be delivered is an error."""
+    """Produce records; a record that cannot be delivered is an error."""
     def on_delivery(error: object, _: object) -> None:
         assert error is None, error
 
     for partition, record in records:
         while True:
             try:
-                # the callback has two places, and the second one is passed over when the first is given, be it None
+                # produce() has two parameters for the callback, and ignores the second one when the first is passed, even as None
                 producer.produce(topic, record.value, record.key, partition, on_delivery, None, record.timestamp_ms, list(record.headers))
                 break
             except BufferError:
@@ -238,10 +238,10 @@ def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int,
 
 
 def make_record(number: int, size: int = 100) -> Record:
-    """A record that is like no other of its topic."""
+    """A record that is unique in its topic."""
     return Record(b"key-%d" % (number % 1000), b"%010d" % number + b"." * (size - 10), (("number", b"%d" % number),), 1_700_000_000_000 + number)
 
 
 def make_records(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:
-    """Plain records, one partition after the other in turn."""
+    """Unique records, assigned to the partitions in turn."""
     return [(number % partitions, make_record(number)) for number in numbers]
