@@ -1,8 +1,8 @@
-"""`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Every run is a line, as it ends; exit code 1 when one came out wrong.
+"""`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Each run prints a line when it ends; exit code 1 when one fails.
 
-Without SEED one is drawn, and printed. Every story is told once, in an order that the seed chooses, then any; the same
-SEED, RUNS and ONLY tell the same stories with the same moments. `--replay` tells one story with one run's seed; `--part` lets several
-processes share a campaign.
+Without SEED a random one is used and printed. Every story runs once, in an order that the seed decides, then random stories; the same
+SEED, RUNS and ONLY run the same stories with the same timing. `--replay` runs one story with the seed of one run; `--part` splits a
+campaign between several processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
     """Each run's story and seed."""
     stories = [story for name, story in ALL.items() if only.lower() in name.lower()]
     if not stories:
-        sys.exit(f"no story has {only!r} in its name; there are:\n  " + "\n  ".join(ALL))
+        sys.exit(f"no story has {only!r} in its name; the stories are:\n  " + "\n  ".join(ALL))
     rng = random.Random(seed)  # noqa: S311
     rng.shuffle(stories)
     for number in range(runs or len(stories)):
@@ -37,12 +37,12 @@ def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
 
 
 def read_commit() -> str:
-    """The commit of this tree, for the table; empty outside a repository."""
+    """The commit of the working tree, for the report; empty outside a Git repository."""
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 class Testbeds:
-    """The shared pair of brokers, begun when it is first needed; other stands live for one story."""
+    """The shared pair of brokers, started when a story first needs it; other testbeds run for one story."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Testbeds:
         self.shared: Clusters | None = None
 
     def run_story(self, story: Story, seed: int) -> Result:
-        """Tell a story on the brokers that it needs; its folder is deleted afterwards, unless it failed."""
+        """Run a story on the brokers that it needs; delete its folder afterwards, unless it failed."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         if story.brokers == "shared":
             self.shared = self.shared or self.stack.enter_context(start_clusters(self.folder / "shared", "shared"))
@@ -64,15 +64,15 @@ class Testbeds:
 
 
 def main() -> int:
-    """Tell the stories; returns 1 when one came out wrong."""
+    """Run the stories; returns 1 when one fails."""
     arguments = argparse.ArgumentParser(prog="make faults")
     arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments.add_argument("--runs", type=int, default=0, help="default: each story once")
     arguments.add_argument("--only", default="", help="part of the names of the stories")
-    arguments.add_argument("--part", default="1/1", help="tell only these runs of the campaign: 2/3 is every third from the second on")
-    arguments.add_argument("--replay", action="store_true", help="the seed is a run's own")
-    arguments.add_argument("--out", type=Path, help="a file that gets a JSON line for each run")
-    arguments.add_argument("--keep", action="store_true", help="keep the folder: logs of what failed")
+    arguments.add_argument("--part", default="1/1", help="run only this part of the campaign: 2/3 is every third run, from the second on")
+    arguments.add_argument("--replay", action="store_true", help="the seed is the seed of one run, not of a campaign")
+    arguments.add_argument("--out", type=Path, help="append a JSON line for each run to this file")
+    arguments.add_argument("--keep", action="store_true", help="keep the folder with the logs of failed runs")
     options = arguments.parse_args()
     speed_up_jvms()
     folder = Path(tempfile.mkdtemp(prefix="reo-faults-"))

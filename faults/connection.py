@@ -1,10 +1,10 @@
-"""One client connection through the proxy: two pumps, one for each direction, that pass whole frames on.
+"""One client connection through the proxy: two tasks, one for each direction, forward whole frames.
 
-Between the side that sends and its pump lies a line, in which each frame waits for its delay. Frames wait beside each other, as on a long way, and not
-one after the other, as on a slow one.
+A queue between the sender and its task holds each frame for its delay. The delays of several frames overlap, as with a high latency; they do not add
+up, as with a low bandwidth.
 
-Whatever ends one pump ends the connection on both sides, with one exception: a held request outlives its client. The upstream side stays open until the
-request was released and the broker has answered it, as if it had been on its way in a slow network all the time.
+When one task ends, the connection closes on both sides, with one exception: a held request outlives its client. The upstream side stays open until the
+request is released and the broker has responded, as if the request had been delayed by a slow network.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from faults.requests import LENGTH, Request, parse_correlation_id, parse_request
 
 Stream = tuple[StreamReader, StreamWriter]
 DelayQueue = asyncio.Queue[tuple[float, bytes | None]]
-"""Frames, each with when it arrives; None when the sender has closed."""
+"""Frames, each with its arrival time; None when the sender has closed."""
 Send = Callable[[StreamWriter, bytes], Awaitable[None]]
 IN_FLIGHT = 64
-"""How many frames a line holds; the sender waits for the next."""
+"""Frames that a queue holds; the sender waits while it is full."""
 
 
 class Connection:
-    """From a client that was accepted to the broker. `struck` counts a request and says which rule strikes it; `flow` is what both directions wait for.
+    """A connection from an accepted client to the broker. `struck` counts a request and says which rule strikes it; `flow` is what both directions wait for.
 
     `delay_s` is asked for each frame: how long it is on its way.
     """
@@ -43,12 +43,12 @@ class Connection:
         self.held_ids: set[int] = set()
         self.held_answered = asyncio.Event()
         self.drops_requests = False
-        """The broker gets nothing more."""
+        """The broker receives nothing more."""
         self.drops_answers = False
-        """The client gets nothing more."""
+        """The client receives nothing more."""
 
     async def run(self) -> None:
-        """Pass frames until one side is closed or a rule cuts."""
+        """Forward frames until one side closes or a rule cuts the connection."""
         readers = [asyncio.create_task(self._read(self.client_reader, self.requests)), asyncio.create_task(self._read(self.upstream_reader, self.answers))]
         self.pumps = [asyncio.create_task(self._forward_requests()), asyncio.create_task(self._forward_answers())]
         try:
@@ -60,7 +60,7 @@ class Connection:
             self.upstream.close()
 
     def cut(self) -> None:
-        """Close both sides, or the client's only when a request is held."""
+        """Close both sides; while a request is held, close the client's side only."""
         if self.held_ids:
             self.drops_answers = True
             self.client.close()
@@ -83,7 +83,7 @@ class Connection:
                     await rule.gate.wait()
             if not self.drops_requests:
                 await self._forward(self.upstream, frame)
-        while self.held_ids:  # the client has gone; what was held for it is still to be done
+        while self.held_ids:  # the client has closed; its held request is still to be sent
             self.held_answered.clear()
             await self.held_answered.wait()
 
@@ -101,7 +101,7 @@ class Connection:
             self.held_answered.set()
 
     async def _read(self, reader: StreamReader, line: DelayQueue) -> None:
-        """Put what a side sends on its line, as whole frames without their length."""
+        """Read whole frames, without their length, from a side into its queue."""
         frame: bytes | None = b""
         while frame is not None:
             frame = None
@@ -110,7 +110,7 @@ class Connection:
             await line.put((asyncio.get_running_loop().time() + self.delay_s(), frame))
 
     async def _next_frame(self, line: DelayQueue) -> bytes | None:
-        """The next frame that arrives; None when the sender has closed. Neither is noticed while nothing flows."""
+        """The next frame that arrives; None when the sender has closed. Both wait while the connection is half-open."""
         arrival_s, frame = await line.get()
         if (left_s := arrival_s - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left_s)
@@ -118,6 +118,6 @@ class Connection:
         return frame
 
     async def _forward(self, writer: StreamWriter, frame: bytes) -> None:
-        """Send a frame on; a receiver that has gone is noticed by the pump that reads from it."""
+        """Forward a frame; the task that reads from the receiver notices when the receiver has closed."""
         with contextlib.suppress(OSError):
             await self.send(writer, LENGTH.pack(len(frame)) + frame)

@@ -1,8 +1,8 @@
-"""A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can say "hold the next EndTxn".
+"""A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can "hold the next EndTxn".
 
-The kills in `reo.demo` show what a process or a broker leaves behind when it dies. What they cannot show is the network between them: an answer that is lost,
-a request that arrives late, a connection that is there and carries nothing. The proxy makes exactly these, one request at a time (`faults.proxy_rule`), or all
-of it (`delay_s`, `bytes_per_s`, `half_open`, `cut_all`); whatever it did, it can prove. It runs on an event loop in a thread of its own; everything
+The kills in `reo.demo` show what a process or a broker leaves behind when it dies. They cannot show faults of the network: a response that is lost,
+a request that arrives late, a connection that is open and carries nothing. The proxy makes these faults, for one request (`faults.proxy_rule`) or for all
+(`delay_s`, `bytes_per_s`, `half_open`, `cut_all`), and can prove each of them. It runs on an event loop in a thread of its own; everything
 public may be used from any thread.
 """
 
@@ -24,13 +24,13 @@ from faults.requests import API_NAMES, Request
 
 CHUNK_BYTES = 16_384
 ANSWER_S = 10
-"""Bound on what the proxy's own thread is asked to do."""
+"""Time-out of a call into the thread of the proxy."""
 
 
 class Proxy:
-    """Listens on `port` from the start (it goes into the broker's advertised listeners), and passes on to `upstream_port` between `start` and `close`.
+    """Listens on `port` from the start (it goes into the broker's advertised listeners), and forwards to `upstream_port` between `start` and `close`.
 
-    Each request and each answer is `delay_s` on its way, whatever its size; `bytes_per_s`, if not 0, bounds each direction of each connection.
+    Each request and each response is delayed by `delay_s`, whatever its size; `bytes_per_s`, if not 0, limits each direction of each connection.
     """
 
     def __init__(self, upstream_port: int, delay_s: float = 0, bytes_per_s: int = 0) -> None:
@@ -38,9 +38,9 @@ class Proxy:
         self.delay_s = delay_s
         self.bytes_per_s = bytes_per_s
         self.request_counts: Counter[str] = Counter()
-        """Requests that clients sent, by API; struck ones too."""
+        """Requests that clients sent, by API; with those that a rule matched."""
         self.accepted = 0
-        """Connections that clients made."""
+        """Connections that clients opened."""
         self.rules: list[ProxyRule] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
@@ -56,12 +56,12 @@ class Proxy:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> Self:
-        """Begin to pass on."""
+        """Start to forward."""
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """Close every connection; what is still held is never sent."""
+        """Close every connection; requests that are still held are never sent."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(ANSWER_S)
 
@@ -72,16 +72,16 @@ class Proxy:
         self.close()
 
     def add_rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> ProxyRule:
-        """From now on, strike the nth request of this API (None: any) whose client id contains `client_id`, and as many as `times` says from there."""
+        """From now on, apply `action` to the nth request of this API (None: any API) whose client id contains `client_id`, and to `times` requests in all."""
         if api is not None and api not in API_NAMES:
-            raise ValueError(f"there is no API {api!r}: a rule for it would never strike")
+            raise ValueError(f"there is no API {api!r}: a rule for it would never match")
         rule = ProxyRule(self._loop, action, api, client_id, nth, times)
         self.rules.append(rule)
         return rule
 
     @property
     def half_open(self) -> bool:
-        """While True, connections stay and new ones are accepted, but nothing passes, not even the end of a connection. What waits goes on afterwards."""
+        """While True, connections stay open and new ones are accepted, but no data passes, not even the end of a connection. Afterwards the data is sent."""
         return not self._flowing.is_set()
 
     @half_open.setter
@@ -89,7 +89,7 @@ class Proxy:
         self._call_in_loop(self._flowing.clear if closed else self._flowing.set)
 
     def cut_all(self) -> int:
-        """Close all connections; returns how many. The broker's side stays open for a request that is held."""
+        """Close all connections; returns how many. The broker's side stays open while a request is held."""
         cut: list[Connection] = []
 
         def close() -> None:
@@ -129,7 +129,7 @@ class Proxy:
             self._connections.discard(connection)
 
     def _match_rule(self, request: Request) -> ProxyRule | None:
-        """Count a request. The first rule that strikes it has it; the rules behind that one do not count it."""
+        """Count a request, and return the first rule that matches it; later rules do not count it."""
         self.request_counts[request.api] += 1
         return next((rule for rule in tuple(self.rules) if rule.matches(request)), None)
 

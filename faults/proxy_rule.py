@@ -1,14 +1,14 @@
-"""One fault: which request it strikes, what is done to it, and the proof that it happened.
+"""One fault: which request it affects, what happens to it, and the proof that it happened.
 
-A rule strikes the nth matching request since it was made, and as many after it as `times` says. TCP loses nothing in the middle of a stream, and the Java
-client treats an answer out of order as a defect; so what is withheld takes what follows it on the same connection along:
+A rule affects the nth matching request after the rule was added, and `times` requests in all. TCP loses nothing in the middle of a stream, and the Java
+client treats a response out of order as an error; so an action also affects everything that follows on the same connection:
 
-- `hold`            the request, and what the client sends behind it on this connection, waits for `release`. It is sent then even if the client has gone.
-- `drop`            the broker never sees the request, nor anything that follows on this connection.
-- `swallow_answer`  the broker does what is asked; the client never sees this answer, nor a later one on this connection.
+- `hold`            the request, and what the client sends behind it on this connection, waits for `release`. Then it is sent even if the client has closed.
+- `drop`            the broker never receives the request, nor anything that follows on this connection.
+- `swallow_answer`  the broker handles the request; the client never receives this response, nor a later one on this connection.
 - `cut`             both sides of the connection are closed before the request is forwarded.
 
-Other connections are not touched: a client gets over it by connecting again.
+Other connections are not affected: a client recovers by a new connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY = 2**31
 
 @dataclass(eq=False)
 class ProxyRule:
-    """Made by `Proxy.rule`; `api` None is any, `client_id` is a part of the client's id."""
+    """Created by `Proxy.add_rule`; `api` None is any API, `client_id` is a part of the client id."""
 
     loop: asyncio.AbstractEventLoop
     action: Action
@@ -39,12 +39,12 @@ class ProxyRule:
     matched_event: threading.Event = field(default_factory=threading.Event)
     requests: list[Request] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
-    """What the broker answered to the struck requests, from behind the correlation id; also when the client never sees it."""
+    """The broker's responses to the matched requests, after the correlation id; also those that the client never receives."""
     answered: threading.Event = field(default_factory=threading.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     def matches(self, request: Request) -> bool:
-        """Whether this request is struck; it is counted, so ask once. Called in the proxy's thread only."""
+        """Whether the rule affects this request. It counts the request, so call it once, and in the proxy's thread only."""
         if (self.api is not None and request.api != self.api) or self.client_id not in request.client_id:
             return False
         self.matched += 1
@@ -56,10 +56,10 @@ class ProxyRule:
         return True
 
     def release(self) -> None:
-        """Let held requests go, those of the past and of the future."""
+        """Send held requests; later ones are no longer held."""
         self.loop.call_soon_threadsafe(self.gate.set)
 
     def record_answer(self, body: bytes) -> None:
-        """The broker has answered a struck request."""
+        """Record the response to a matched request."""
         self.answers.append(body)
         self.answered.set()
