@@ -1,13 +1,13 @@
-"""The same harm, done to MirrorMaker 2 with exactly-once: `python -m faults.rivals` (--only, --runs, --out).
+"""The same faults for MirrorMaker 2 with exactly-once: `python -m faults.rivals` (--only, --runs, --out).
 
-Every story has brokers of its own, so no internal topic, transaction or defect of one reaches the next. What it is judged by:
+Every story has brokers of its own, so no internal topic, transaction or defect of one story affects the next. The judge compares the copy with:
 
-    load stories     the source as it is when the load has ended
-    truncated        everything that was ever written, whether or not it was deleted before it could be copied
-    recreated        the old topic's records, and the new one's behind them: what a reader gets who must miss nothing
+    load stories     the source at the end of the load
+    truncated        all records that were ever written, also those that were deleted before they were copied
+    recreated        the old topic's records and then the new topic's: all records that a consumer must receive
 
-In the last two no copier can know what its user wants; a good one says so and stops. So what it said stands beside the verdict.
-It runs with the settings of `bench.mirrormaker` and nothing else.
+In the last two no replicator can know what its user wants; a good one reports the problem and stops. So the log is beside the verdict.
+MirrorMaker 2 runs with the settings of `bench.mirrormaker` only.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ PARTITIONS = 4
 RECORDS = 20_000
 TIMES = 2
 Inject = Callable[[MirrorMakerRun], Partitions]
-"""Does the harm and returns what the copy is compared with."""
+"""Injects the fault and returns the records that the copy is compared with."""
 
 
 def kill_mirrormaker(scene: MirrorMakerRun) -> Partitions:
-    """SIGKILL under load, started again at once, twice."""
+    """SIGKILL MirrorMaker under load and restart it at once, twice."""
     with scene.load:
         scene.start()
         for _ in range(TIMES):
@@ -55,7 +55,7 @@ def kill_mirrormaker(scene: MirrorMakerRun) -> Partitions:
 
 
 def kill_broker(scene: MirrorMakerRun, side: str) -> Partitions:
-    """SIGKILL of a single-node broker under load, started again at once on what it had written, twice."""
+    """SIGKILL a single-node broker under load and restart it at once on its data, twice."""
     broker = getattr(scene.clusters, side).broker
     with scene.load:
         scene.start()
@@ -75,7 +75,7 @@ def _read_source_after_load(scene: MirrorMakerRun) -> Partitions:
 
 
 def truncate_source(scene: MirrorMakerRun) -> Partitions:
-    """While it is stopped, records are deleted that it has not copied; behind them are others."""
+    """While MirrorMaker is stopped, delete records that it has not copied, and keep later ones."""
     source = scene.clusters.source
     _copy_and_stop(scene)
     copied_ends = source.end_offsets(scene.topic)
@@ -84,14 +84,14 @@ def truncate_source(scene: MirrorMakerRun) -> Partitions:
     everything = source.read(scene.topic)
     for future in source.admin.delete_records(delete_before).values():
         future.result()
-    assert all(begin > copied_ends[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "nothing was deleted that was not copied"
+    assert all(begin > copied_ends[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "all deleted records were copied"
     scene.record_fault("source truncated past the position")
     scene.start()
     return everything
 
 
 def recreate_source(scene: MirrorMakerRun, share: float) -> Partitions:
-    """While it is stopped, the source topic is deleted and recreated, with `share` times as many records, all of them new."""
+    """While MirrorMaker is stopped, delete and recreate the source topic, with `share` times as many records, all of them new."""
     source = scene.clusters.source
     _copy_and_stop(scene)
     old = source.read(scene.topic)
@@ -107,7 +107,7 @@ def recreate_source(scene: MirrorMakerRun, share: float) -> Partitions:
 
 
 def _copy_and_stop(scene: MirrorMakerRun) -> None:
-    """A first copy, exact, and an orderly end; in two parts, so that what it says at any start again is known."""
+    """A first exact copy and a clean stop; in two parts, so that the log lines of a restart are known."""
     for part in (range(RECORDS // 2), range(RECORDS // 2, RECORDS)):
         scene.clusters.source.write(scene.topic, make_records(part, PARTITIONS))
         scene.start()
@@ -127,7 +127,7 @@ STORIES: dict[str, Inject] = {
 
 
 def run_story(story: str, run: int, folder: Path) -> Outcome:
-    """Tell one story on fresh brokers, and judge; what went wrong in the story itself is its verdict."""
+    """Run one story on new brokers and judge the copy; an AssertionError of the story is its verdict."""
     topic = f"rival-{run}"
     with own_clusters(folder, "own") as clusters:
         clusters.source.create(topic, PARTITIONS)
@@ -142,7 +142,7 @@ def run_story(story: str, run: int, folder: Path) -> Outcome:
 def _run_and_judge(story: str, scene: MirrorMakerRun, clusters: Clusters) -> tuple[Partitions, str, float | None]:
     try:
         reference = STORIES[story](scene)
-    except AssertionError as failure:  # it came to a halt in the middle: the load has ended, the judge says what is missing
+    except AssertionError as failure:  # MirrorMaker stopped in the middle: the load has ended, and the judge reports what is missing
         reference = clusters.source.read(scene.topic)
         verdict, complete_s = judge_run(scene, reference)
         return reference, f"in the story: {failure}; then: {verdict}", complete_s
@@ -151,7 +151,7 @@ def _run_and_judge(story: str, scene: MirrorMakerRun, clusters: Clusters) -> tup
 
 def _build_outcome(story: str, run: int, scene: MirrorMakerRun, reference: Partitions, verdict: str, complete_s: float | None) -> Outcome:
     log_summary, lines = summarise_log(scene)
-    assert scene.hits, "nothing was hit: the run proves nothing"
+    assert scene.hits, "no fault happened: the run proves nothing"
     return Outcome(story, run, dict(scene.hits), verdict, log_summary, sum(map(len, reference.values())),
                    complete_s and round(complete_s - scene.last_action_s, 1), complete_s and round(complete_s - scene.fault_s, 1), lines, scene.load.aborted)
 
@@ -169,12 +169,12 @@ def build_table(outcomes: list[Outcome]) -> Table:
 
 
 def main() -> int:
-    """Tell the stories; returns 2 when MirrorMaker is not here, 1 when a story could not be told; the verdicts are findings, not failures."""
+    """Run the stories; returns 2 when MirrorMaker is not installed, 1 when a story itself failed; the verdicts are results, not failures."""
     arguments = argparse.ArgumentParser(prog="python -m faults.rivals")
     arguments.add_argument("--only", default="", help="part of the names of the stories")
-    arguments.add_argument("--runs", type=int, default=1, help="how often each story is told")
-    arguments.add_argument("--out", type=Path, help="a file that gets all results as JSON")
-    arguments.add_argument("--keep", type=Path, help="an existing folder that gets the logs and the brokers' data; otherwise they are deleted")
+    arguments.add_argument("--runs", type=int, default=1, help="how often each story runs")
+    arguments.add_argument("--out", type=Path, help="write all results to this file, as JSON")
+    arguments.add_argument("--keep", type=Path, help="keep the logs and the brokers' data in this existing folder; otherwise they are deleted")
     options = arguments.parse_args()
     if not mirrormaker.JARS.is_dir():
         print(mirrormaker.MISSING, file=sys.stderr)

@@ -1,8 +1,8 @@
-"""One run: a story, a seed, and what came of it.
+"""One run: a story, a seed, and the result.
 
-A story harms (`hit` counts what was really done; a run without a hit proves nothing and is an error), and returns. Then either the
-copy becomes exact, judged record by record, or the story has said that the service had to stop (`ends_with`): then nothing may have
-been written that was not the source's when the harm was done.
+A story injects faults and returns. `record_fault` counts the faults that happened; a run without one proves nothing and is an error. Then either
+the copy becomes exact, judged record by record, or the story expects that the service stops (`expect_final_stop`): then the copy may only
+have records that the source had at the time of the fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.service import Service, build_environment, send_signal
 
 PARTITIONS = 4
 TRANSACTION_RECORDS = 500
-"""Small transactions: a random moment meets every step of one."""
+"""Small transactions, so that a fault at a random time can hit every step of one."""
 SESSION_S = 6
 HEAL_S = 150
 JUDGE_EVERY_S = 1.0
@@ -40,7 +40,7 @@ RUN_BEGINS = "begins at {"
 
 @dataclass
 class Result:
-    """A line of the campaign's table."""
+    """A row of the campaign's table."""
 
     story: str
     seed: int
@@ -56,14 +56,14 @@ class Result:
     heal_s: float = 0.0
     """From the end of the load to an exact copy."""
     commit: str = ""
-    """Of the code that was run."""
+    """The commit of the code."""
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
     """(seconds, offsets at the source, offsets at the destination), for stories that ask for it."""
     marks: list[tuple[float, str]] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
-        """Whether the run came out as it has to."""
+        """Whether the run ended as expected."""
         return not self.verdict.startswith("FAILED")
 
     def to_dict(self) -> dict[str, object]:
@@ -73,7 +73,7 @@ class Result:
 
 @dataclass
 class Run:
-    """What a story has in its hands."""
+    """The clusters, the load and the services of a run, for its story."""
 
     clusters: Clusters
     folder: Path
@@ -82,7 +82,7 @@ class Run:
     load: Load
     hits: Counter[str] = field(default_factory=Counter)
     services: list[Service] = field(default_factory=list)
-    """Those that have to live."""
+    """Services that must be running."""
     ended_services: list[Service] = field(default_factory=list)
     stage_two_deaths: int = 0
     expected_stop: str = ""
@@ -101,7 +101,7 @@ class Run:
         return service.start()
 
     def record_fault(self, what: str, number: int = 1) -> None:
-        """Say that the harm was done."""
+        """Count a fault that happened."""
         self.hits[what] += number
         self.marks.append((time.monotonic() - self.started_s, what))
 
@@ -111,7 +111,7 @@ class Run:
         return self.clusters.destination.count_offsets(self.topic)
 
     def wait_for_progress(self, least: int = 1000, most: int = 4000) -> None:
-        """Wait until some more records have arrived, then for a moment of up to 50 ms."""
+        """Wait until more records have arrived, then for up to 50 ms."""
         target_offsets = self.destination_offsets + self.rng.uniform(least, most)
 
         def has_arrived() -> bool:
@@ -123,24 +123,24 @@ class Run:
 
     def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
         """SIGKILL to a stage's process, or to the JVM, while the load goes on."""
-        victim = until(lambda: service.find_pid(stage, worker), f"{stage} {worker} lives")
+        victim = until(lambda: service.find_pid(stage, worker), f"{stage} {worker} runs")
         send_signal(victim)
         self.stage_two_deaths += stage == "deduplicator"
         self.record_fault({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
 
     def mark_ended(self, service: Service) -> None:
-        """The story has ended this service, or seen it end as it has to."""
+        """The service has ended as the story expects."""
         self.services.remove(service)
         self.ended_services.append(service)
 
     def stop(self, service: Service) -> None:
-        """SIGTERM; its counters go with it."""
+        """Stop the service with SIGTERM; its counters are lost."""
         service.stop()
         self.mark_ended(service)
         self.counters_lost = True
 
     def expect_stop(self, service: Service, error: type[Stop]) -> None:
-        """The service stops by itself, with this error and its exit code."""
+        """Wait until the service stops with this error and its exit code."""
         code = service.wait_for_exit(HEAL_S)
         assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.read_log_tail()}"
         assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.read_log_tail()}"
@@ -148,7 +148,7 @@ class Run:
         self.counters_lost = True
 
     def expect_final_stop(self, service: Service, error: type[Stop], before: Partitions) -> None:
-        """The same, and that is the story's end: the copy is a beginning of what the source was before."""
+        """Expect a stop, which ends the story: each partition of the copy is a prefix of the source's records `before`."""
         self.expect_stop(service, error)
         copy = self.clusters.destination.read(self.topic)
         unexpected_partitions = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
@@ -156,7 +156,7 @@ class Run:
         self.expected_stop = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
 
     def read_source(self) -> Partitions:
-        """What the source has; the load has to be paused."""
+        """All records of the source; the load must be paused."""
         return self.clusters.source.read(self.topic)
 
 
@@ -165,7 +165,7 @@ Inject = Callable[[Run], None]
 
 @dataclass(frozen=True)
 class Story:
-    """A name, what is done, and the brokers that it needs."""
+    """A name, the function that injects the fault, and the brokers that it needs."""
 
     name: str
     inject: Inject
@@ -173,13 +173,13 @@ class Story:
     partitions: int = PARTITIONS
     records_per_s: int = 1500
     starts_paused: bool = False
-    """Whether the load waits for the story to begin it."""
+    """Whether the load starts paused, until the story resumes it."""
     timeline: bool = False
-    """Whether its course over time is kept, for a picture."""
+    """Whether offsets over time are recorded, for the picture."""
 
 
 def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
-    """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
+    """Run one story and judge the copy. A failure of the service is a verdict, not an exception, so that the campaign continues."""
     topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
     load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused)
@@ -192,7 +192,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
         with load:
             story.inject(run)
         result.verdict = run.expected_stop or _judge(run, result)
-        assert run.hits, "nothing was hit: the run proves nothing"
+        assert run.hits, "no fault happened: the run proves nothing"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
     finally:
@@ -205,7 +205,7 @@ def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Resu
 
 
 def _judge(run: Run, result: Result) -> str:
-    """Wait for an exact copy; then counters, stop, open transactions, and the final verdict."""
+    """Wait for an exact copy; then compare the counters, stop the services, look for open transactions and compare again."""
     load_end_s = time.monotonic()
     source = run.read_source()
     result.records = sum(map(len, source.values()))
@@ -228,7 +228,7 @@ def _judge(run: Run, result: Result) -> str:
 
 
 def _compare_counters(run: Run, copy: Partitions) -> list[str]:
-    """Whether the service counts what is there; it may count a transaction after a reader has seen it."""
+    """Compare the service's counters with the copy; it may count a transaction after a consumer has read it."""
     deadline = time.monotonic() + COUNTED_S
     while True:
         uncertain_records = TRANSACTION_RECORDS * (run.stage_two_deaths + _sum_metric(run.services, "reo_transactions_total", outcome="unknown"))
@@ -240,7 +240,7 @@ def _compare_counters(run: Run, copy: Partitions) -> list[str]:
 
 
 def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
-    """Ask the judge again and again until the copy is exact; what is wrong when it never is."""
+    """Compare until the copy is exact; the failure when it does not become exact."""
     deadline = time.monotonic() + HEAL_S
     expected_records = sum(map(len, source.values()))
     while True:
@@ -260,5 +260,5 @@ def _sum_metric(services: list[Service], name: str, **labels: str) -> int:
 
 
 def count_deaths(service: Service, stage: str) -> int:
-    """How often the supervisor saw a process of this stage die."""
+    """How many processes of this stage the supervisor has seen end."""
     return len(re.findall(rf" reo: {stage}-\d+ ended ", service.log))

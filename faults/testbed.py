@@ -1,7 +1,7 @@
-"""The brokers that a story is given, made the way it needs them.
+"""The brokers of a story, configured as the story needs.
 
-Most stories harm the service only and share one pair of brokers. A story that kills brokers has a pair of its own: a single node's
-defect (a torn transaction) must not reach the next story. Three brokers are one cluster of three voters with replicas on all.
+Most stories inject faults into the service only and share one pair of brokers. A story that kills brokers has its own pair: a defect
+of a single node (a torn transaction) must not affect the next story. Three brokers are one cluster of three voters with replicas on all.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""A broker that asks for permissions once there are any."""
+"""A broker with an authorizer: it checks the ACLs of a resource that has any."""
 
 
 @dataclass
 class ThreeBrokers:
-    """Three brokers, one cluster; what `tests.kafka.Cluster` asks of a broker."""
+    """One cluster of three brokers, with the attributes of a broker that `tests.kafka.Cluster` uses."""
 
     brokers: list[Broker]
 
     @property
     def address(self) -> str:
-        """All of them: one may be dead when a client starts."""
+        """All three: one may be down when a client starts."""
         return ",".join(broker.address for broker in self.brokers)
 
 
 def make_three_brokers(folder: Path) -> ThreeBrokers:
-    """Make them; each with an id, all with the same voters and replication."""
+    """Create the brokers; each with its node id, all with the same voters and replication."""
     ports = [free_port() for _ in range(3)]
     voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
     cluster_id = uuid.uuid4().hex[:22]
@@ -62,14 +62,14 @@ class ProxiedCluster(Cluster):
 
 @dataclass
 class IdenticalCluster(Cluster):
-    """A cluster beside others that are meant to have the same records."""
+    """A cluster and the other candidates, which have the same records."""
 
     others: list[Cluster] = field(kw_only=True)
 
 
 @contextmanager
 def start_clusters(folder: Path, kind: Brokers) -> Iterator[Clusters]:
-    """Both clusters, running; they are killed at the end."""
+    """Start both clusters; kill them at the end."""
     with ExitStack() as stack:
         if kind == "proxied":
             pairs = [make_proxied_broker(folder / side, JARS) for side in ("source", "destination")]
