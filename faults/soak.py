@@ -1,8 +1,8 @@
 """`make soak`: hours of load with faults at a low rate, and whether memory, file descriptors and threads stay flat (MINUTES=, SEED=, OUT=).
 
-A process that a fault replaced begins anew, so the figures of a kind of process are taken at all times, and the slope is that of a line
-through the second half: what leaks in a process shows as a slope, what is only replaced does not. The supervisor, which no fault
-replaces, has the clearest figures. At the end the judge compares every record.
+A fault replaces a process by a new one, so the samples are taken by kind of process, and the slope is that of a line through the second
+half: a leak shows as a slope, a replaced process does not. No fault replaces the supervisor, so its samples are the clearest. At the end
+the judge compares every record.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sample_process(pid: int, began: float) -> Sample | None:
 
 
 def sample_service(service: Service, samples: dict[str, list[Sample]], began: float) -> None:
-    """One look at each process."""
+    """Take a sample of each process."""
     for kind in KINDS:
         pid = service.process.pid if kind == "supervisor" else service.find_pid(kind)
         sample = sample_process(pid, began) if pid else None
@@ -52,14 +52,14 @@ def sample_service(service: Service, samples: dict[str, list[Sample]], began: fl
 
 
 def run_soak(run: Run, minutes: float, samples: dict[str, list[Sample]]) -> None:
-    """The load, the faults, the looks. Kills are rare: a killed process has no memory to leak."""
+    """Run the load, the faults and the samples. There are no kills: a killed process has no memory to leak."""
     service = run.start()
     run.wait_for_progress()
     began = time.monotonic()
     fault_at = began + FAULT_EVERY_S
     while time.monotonic() < began + 60 * minutes:
         sample_service(service, samples, began)
-        time.sleep(SAMPLE_S)  # the interval of the looks
+        time.sleep(SAMPLE_S)  # the interval of the samples
         assert service.process.poll() is None, service.read_log_tail()
         if time.monotonic() > fault_at:
             fault_at = time.monotonic() + run.rng.expovariate(1 / FAULT_EVERY_S)
@@ -81,7 +81,7 @@ def compute_slopes(samples: dict[str, list[Sample]]) -> dict[str, dict[str, floa
 
 
 def thin_out_memory(samples: dict[str, list[Sample]]) -> dict[str, list[tuple[float, float]]]:
-    """(minutes, resident MB) of each process every five minutes: a step that stays after a backlog looks like a slope, and is none."""
+    """(minutes, resident MB) of each process every five minutes: a permanent step after a backlog looks like a slope, but is not one."""
     every = int(COURSE_EVERY_S / SAMPLE_S)
     return {kind: [(round(60 * row[0], 1), round(row[1], 1)) for row in rows[::every]] for kind, rows in samples.items()}
 

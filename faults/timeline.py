@@ -1,4 +1,4 @@
-"""A run's course over time, for a picture: how far source and destination were, twice a second."""
+"""The offsets of source and destination over time, twice a second, for the picture of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S = 0.5
 
 
 class Timeline(threading.Thread):
-    """Takes samples until `stop`; a moment at which a cluster does not answer has none."""
+    """Takes samples until `stop`; there is none while a cluster does not respond."""
 
     def __init__(self, clusters: Clusters, topic: str) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Identical sources: several clusters that are fed alike, and one of them that stands still."""
+"""Identical sources: several clusters with the same records, and one whose broker is stopped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Candidates = tuple[Cluster, ...]
 
 
 def write_to_all(to: Iterable[Cluster], topic: str, numbers: range) -> None:
-    """The same records, in the same order, to each."""
+    """Write the same records, in the same order, to each cluster."""
     for candidate in to:
         candidate.write(topic, make_records(numbers, PARTITIONS))
 
 
 def create_identical_topics(candidates: Candidates, topic: str, records: int = 1000) -> None:
-    """The topic at every candidate, with the same records: plain ones, then a transaction that was aborted and one that was committed."""
+    """Create the topic in every candidate, with the same records: an aborted and a committed transaction, then records without a transaction."""
     for candidate in candidates:
         candidate.create(topic, PARTITIONS)
         producer = candidate.producer(transactional_id=topic)
@@ -39,6 +39,6 @@ def join_addresses(candidates: Iterable[Cluster]) -> str:
 
 
 def freeze_broker(candidate: Cluster) -> None:
-    """SIGSTOP: connections stay, nothing answers."""
+    """SIGSTOP: connections stay open, nothing responds."""
     assert candidate.broker.process
     candidate.broker.process.send_signal(signal.SIGSTOP)

@@ -1,7 +1,7 @@
-"""The judge of routes that are not one to one, and what starts services of several topics.
+"""The judge of routes that are not one to one, and the environment of a service with several topics.
 
-A record of these tests is like no other, so a destination partition can be taken apart again into what came from each source partition: each part has
-to be that source partition's records, or those of them that belong there, once and in order; and nothing may be left over.
+Each record of these tests is unique, so the records of a destination partition can be assigned to their source partitions again: each part must have
+that source partition's records, or those that are routed there, once and in order; and no record may remain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PartitionOf = Callable[[int, Record], int]
 
 
 def compare_merged(sources: Mapping[str, Partitions], copy: Partitions, partition_of: PartitionOf) -> list[str]:
-    """What is wrong with a destination to which all these topics are copied; empty when nothing is."""
+    """The differences between a destination and all topics that are copied to it; empty when the copy is exact."""
     lines = []
     for partition, records in copy.items():
         unmatched = list(records)
@@ -31,14 +31,14 @@ def compare_merged(sources: Mapping[str, Partitions], copy: Partitions, partitio
                 if differences:
                     lines.append(f"{topic}-{source_partition} in partition {partition}: {differences}")
         if unmatched:
-            lines.append(f"partition {partition}: {len(unmatched)} records of nobody, the first is {unmatched[0]}")
+            lines.append(f"partition {partition}: {len(unmatched)} records that no source has, the first is {unmatched[0]}")
     missing = {partition_of(source_partition, record)
                for partitions in sources.values() for source_partition, records in partitions.items() for record in records} - set(copy)
     return [*lines, *(f"there is no partition {partition}" for partition in sorted(missing))]
 
 
 def compare_merged_topics(clusters: Clusters, sources: Sequence[str], copy: str, partition_of: PartitionOf) -> list[str]:
-    """The verdict on topics of the source cluster and their common copy."""
+    """The differences between topics of the source cluster and their common copy."""
     return compare_merged({topic: clusters.source.read(topic) for topic in sources}, clusters.destination.read(copy), partition_of)
 
 

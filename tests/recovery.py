@@ -1,6 +1,6 @@
-"""What the tests of `reo recover` do: make a copy with stage two alone, take its frontier away, run the command, and go on.
+"""Helpers for tests of `reo recover`: copy with stage two alone, delete the frontier, run the command, and resume the copy.
 
-The group's new protocol is used where nothing depends on it: its members leave at once.
+The group protocol "consumer" (KIP-848) is used where a test does not depend on the protocol: its members leave at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run_recover(clusters: Clusters, topic: str, *arguments: str, **more: str) ->
 
 
 def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
-    """What the group has, and nothing of it undecided."""
+    """The commits of the group, without offsets of open transactions."""
     group = f"reo-{topic}"
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(f"{topic}-proxy", partition) for partition in range(PARTITIONS)])
     answers = cluster.admin.list_consumer_group_offsets([request], require_stable=True)[group].result().topic_partitions
@@ -45,7 +45,7 @@ def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:
 
 
 def alter_offsets(cluster: Cluster, topic: str, commits: dict[int, Commit]) -> None:
-    """What an operator can do to a group that nobody is in."""
+    """Alter the offsets of a group without members, as an operator can."""
     group = f"reo-{topic}"
     offsets = [TopicPartition(f"{topic}-proxy", partition, commit.intermediate_offset, commit.metadata or "") for partition, commit in commits.items()]
     for answer in cluster.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])[group].result().topic_partitions:
@@ -60,7 +60,7 @@ def wait_for_empty_group(cluster: Cluster, topic: str) -> str:
 
 
 def delete_group(cluster: Cluster, topic: str) -> None:
-    """Delete the group, as an operator does or as time does."""
+    """Delete the group, as an operator or its expiration does."""
     group = wait_for_empty_group(cluster, topic)
     cluster.admin.delete_consumer_groups([group])[group].result()
     assert read_commits(cluster, topic) == {}
@@ -77,7 +77,7 @@ def add_source_offsets(records: Sequence[tuple[int, Record]], begin: int = 0) ->
 
 
 def copy_more(clusters: Clusters, topic: str, service: Service, records: SourceRecords, begin: int, source_has: int = 0) -> None:
-    """Write records to the source, but for those that it has, and have stage two copy them from `begin` on, in a run that begins at the frontier."""
+    """Write to the source the records that it does not have, and let stage two copy from `begin` on, in a run that starts at the frontier."""
     clusters.source.write(topic, records[max(begin, source_has):])
     wait_for_frontiers(service, PARTITIONS)
     epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in read_commits(clusters.destination, topic).values())
@@ -85,7 +85,7 @@ def copy_more(clusters: Clusters, topic: str, service: Service, records: SourceR
 
 
 def start_and_copy(clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str) -> Service:
-    """Make a source of FIRST records, and copy it by a stage two, which still runs."""
+    """Create a source of FIRST_RECORDS records and copy it with stage two, which still runs."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **more)
     wait_for_frontiers(service, PARTITIONS)
@@ -95,12 +95,12 @@ def start_and_copy(clusters: Clusters, topic: str, start: Start, records: Source
 
 
 def copy_and_stop(clusters: Clusters, topic: str, start: Start, records: SourceRecords, **more: str) -> None:
-    """The same; the service has stopped when this returns."""
+    """Create a source of FIRST_RECORDS records, copy it with stage two, and stop the service."""
     start_and_copy(clusters, topic, start, records, **more).stop()
 
 
 def resume_copy(clusters: Clusters, topic: str, start: Start, records: SourceRecords, source_has: int = FIRST_RECORDS, **more: str) -> None:
-    """Start stage two again and copy the rest, of which the source has some already: the judge finds the whole exact."""
+    """Start stage two again and copy the rest, of which the source has some records already: the whole copy must be exact."""
     service = start(topic, "deduplicator", **more)
     copy_more(clusters, topic, service, records, FIRST_RECORDS, source_has)
     clusters.wait_for_copy(topic, len(records), STOP_S)

@@ -1,6 +1,6 @@
-"""A stage one of one line: wraps records by hand, as `common.origin` describes them, and writes them to the intermediate topic.
+"""A minimal stage one: wraps records as `common.origin` describes, and writes them to the intermediate topic.
 
-With it a test of stage two needs no Spark, and can write what Spark writes only by accident: duplicates, holes, zombies.
+With it a test of stage two needs no Spark, and can write what Spark writes only after failures: duplicates, holes, records of zombies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WrappedRecords = list[tuple[int, Record]]
 
 
 def create_epoch() -> int:
-    """An epoch of a run that has read the frontiers which are there now: they can be ahead of the clock."""
+    """The epoch of a run that has read the current frontiers: they can be ahead of the clock."""
     now_ms = int(time.time() * 1000)
     return epochs.of_run(now_ms, [epochs.raised(now_ms, [])], random.getrandbits(epochs.RANDOM_BITS))
 
@@ -40,7 +40,7 @@ def wrap_records(clusters: Clusters, topic: str, records: Iterable[tuple[int, in
 
 
 def wait_for_frontiers(service: Service, partitions: int) -> None:
-    """Wait until stage two has all its partitions: only then has a run a frontier to start from."""
+    """Wait until stage two has a frontier for each partition: a run needs a frontier to start from."""
     workers = int(service.environment.get("REO_DEDUPLICATOR_WORKERS", "1"))
     until(lambda: service.metric("reo_ready", stage="deduplicator") == workers, "stage two is ready")
     until(lambda: all("reo_frontier_offset" in service.http_get("/metrics")[1] and f'partition="{partition}"' in service.http_get("/metrics")[1]

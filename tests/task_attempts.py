@@ -1,4 +1,4 @@
-"""What Spark may write to one intermediate partition when everything goes wrong: attempts that are given up and write on, lost records, runs that overlap."""
+"""What Spark can write to one intermediate partition after failures: task attempts that were abandoned but still write, lost records, overlapping runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ IDENTITY = "0123456789abcdef"
 
 
 def make_origin(source_offset: int, epoch: int = 1, batch: int = 1, sequence: int = 0) -> Origin:
-    """One record's origin; the fields that the rule does not look at are fixed."""
+    """One record's origin; the fields that the rule ignores are fixed."""
     return Origin(0, source_offset, 1, 0, epoch, batch, sequence, IDENTITY)
 
 
 @dataclass
 class TaskAttempt:
-    """A task that writes a batch: where it began and goes on, by position in what is visible. A straggler was given up by Spark, and writes on."""
+    """A task attempt that writes a batch: its first and next position in the visible offsets. A straggler was abandoned by Spark and still writes."""
 
     epoch: int
     batch: int
@@ -29,7 +29,7 @@ class TaskAttempt:
 
 
 class StageOne:
-    """All that Spark may do, and no more: a batch begins where the one before it was wholly written, and a run at a frontier that was committed."""
+    """All that Spark can do: a batch starts where the batch before it was completely written, and a run starts at a committed frontier."""
 
     def __init__(self, visible: list[int], rng: random.Random) -> None:
         self.visible = visible
@@ -38,12 +38,12 @@ class StageOne:
         self.attempts: list[TaskAttempt] = []
 
     def step(self, state: RuleState) -> Origin | None:
-        """One thing that happens, and the record that it wrote, if any."""
+        """Take one step; return the origin of the record that was written, if any."""
         chance = self.rng.random()
         if not self.attempts or chance < 0.02:
             self._plan(state)
         attempt = self.rng.choice(self.attempts[-3:])
-        if not attempt.straggler and chance < 0.1:  # the attempt fails, or Spark takes it for lost: the task begins again, and the old one may write on
+        if not attempt.straggler and chance < 0.1:  # the attempt fails, or Spark considers it lost: the task restarts, and the old attempt may still write
             self.attempts.append(replace(attempt, next=attempt.first, lost=False))
             attempt.straggler = True
         elif not attempt.straggler and not attempt.lost and attempt.next > attempt.first and chance < 0.35:
@@ -58,7 +58,7 @@ class StageOne:
         return None
 
     def _plan(self, state: RuleState) -> None:
-        """A run above the committed epoch: it may have the epoch of one that has left no trace."""
+        """Start a run above the committed epoch; its epoch may equal that of a run that wrote nothing."""
         self.batches += 1
         begin = sum(offset <= state.frontier for offset in self.visible)
         self.attempts.append(TaskAttempt(state.epoch + self.rng.randint(1, 2), self.batches, begin, begin))
