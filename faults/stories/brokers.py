@@ -15,17 +15,17 @@ FREEZE_S = (5, 20)
 
 
 def choose_broker(clusters: Clusters, side: str, run: Run) -> Broker:
-    """A broker of this side, any of three."""
+    """A broker of this side, a random one of three."""
     broker = clusters.source.broker if side == "source" else clusters.destination.broker
     return run.rng.choice(broker.brokers) if isinstance(broker, ThreeBrokers) else broker
 
 
 def kill_broker(broker: Broker, run: Run) -> None:
-    """SIGKILL, and a new process on what was on disk."""
+    """SIGKILL a broker, and start a new process on its data."""
     assert broker.running
     broker.kill()
     run.record_fault("SIGKILL of a broker")
-    time.sleep(run.rng.uniform(0, 3))  # how long it is away is part of the harm
+    time.sleep(run.rng.uniform(0, 3))  # the downtime is part of the fault
     broker.start().wait()
 
 
@@ -38,7 +38,7 @@ def restart_broker(broker: Broker, run: Run) -> None:
 
 
 def freeze_broker(broker: Broker, run: Run) -> None:
-    """SIGSTOP for some seconds: connections stay, nothing answers."""
+    """SIGSTOP for some seconds: connections stay open, nothing responds."""
     assert broker.process is not None
     broker.process.send_signal(signal.SIGSTOP)
     run.record_fault("SIGSTOP of a broker")
@@ -50,7 +50,7 @@ FAULTS = {"SIGKILL": kill_broker, "restart": restart_broker, "SIGSTOP": freeze_b
 
 
 def fault_brokers(run: Run, side: str, way: str, times: int = 2) -> None:
-    """The same harm again, with records flowing in between."""
+    """The same fault several times, with copied records in between."""
     run.start()
     run.wait_for_progress()
     for _ in range(times):
@@ -59,7 +59,7 @@ def fault_brokers(run: Run, side: str, way: str, times: int = 2) -> None:
 
 
 def fault_any_broker(run: Run, times: int = 5) -> None:
-    """Any broker of three, in any way."""
+    """Random faults of random brokers of three."""
     run.start()
     run.wait_for_progress()
     for _ in range(times):

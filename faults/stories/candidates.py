@@ -1,6 +1,6 @@
-"""Identical source clusters: one candidate after the other dies or stands still, while all are fed alike and the copy goes from one to the next.
+"""Identical source clusters: one candidate after the other dies or stops, while all receive the same records and the copy fails over.
 
-The feed is this story's own: every candidate has a producer that does not give up, so one that was away gets what it missed, in the same order.
+The story has its own load: every candidate has a producer that retries without end, so a candidate that was down gets the missed records in order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", 
 
 
 class IdenticalFeed(threading.Thread):
-    """The same records to each candidate until the end of the `with` block; then all of them have all."""
+    """Writes the same records to each candidate until the end of the `with` block; then each candidate has all records."""
 
     def __init__(self, candidates: Sequence[Cluster], topic: str, made: Callable[[int], Record] = make_record) -> None:
         super().__init__(daemon=True, name=f"feed of {topic}")
@@ -39,7 +39,7 @@ class IdenticalFeed(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End; every producer delivers what it has."""
+        """End; every producer delivers its queue."""
         self._ending.set()
         self.join(60)
         assert not any(producer.flush(60) for producer in self.producers), "a candidate did not get all records"
@@ -57,7 +57,7 @@ class IdenticalFeed(threading.Thread):
 
 
 def fault_candidates(run: Run, way: str, times: int = 3) -> None:
-    """Each in turn, with records flowing in between; at least once the copy has to have changed over."""
+    """A fault of each candidate in turn, with copied records in between; the copy must fail over at least once."""
     source = run.clusters.source
     assert isinstance(source, IdenticalCluster)
     candidates: list[Cluster] = [source, *source.others]
@@ -69,7 +69,7 @@ def fault_candidates(run: Run, way: str, times: int = 3) -> None:
         for number in range(times):
             FAULTS[way](candidates[number % len(candidates)].broker, run)
             run.wait_for_progress()
-        until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
+        until(lambda: service.metric("reo_source_switches_total") > 0, "the copy failed over to another candidate")
         run.record_fault("failover", int(service.metric("reo_source_switches_total")))
         time.sleep(run.rng.uniform(0, 2))
 

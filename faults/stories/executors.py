@@ -1,4 +1,4 @@
-"""Stage one on a standalone cluster of two Spark workers: one dies with its executor, the other's executor stands still."""
+"""Stage one on a standalone cluster of two Spark workers: one dies with its executor, the other's executor is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MEMORY_MB = "512"
 
 
 def kill_and_freeze_executors(run: Run) -> None:
-    """The living worker takes over what the dead one read; when its executor wakes, it goes on. The cluster ends with the story, so that waits for the copy."""
+    """The other worker takes over the partitions of the dead one; when its executor resumes, the copy continues. The Spark cluster ends with the story,
+    so the story waits for the copy.
+    """
     with patch.dict(os.environ, HERE), SparkCluster(run.folder / "spark") as cluster:
         service = run.start(replicator_master=cluster.url, replicator_memory_mb=MEMORY_MB)
         run.wait_for_progress()
@@ -26,7 +28,7 @@ def kill_and_freeze_executors(run: Run) -> None:
         frozen = until(lambda: cluster.executors(cluster.alive[0]), "the other worker has one")[0]
         freeze(frozen)
         run.record_fault("SIGSTOP of an executor")
-        time.sleep(run.rng.uniform(2, 12))  # how long it lasts is the harm
+        time.sleep(run.rng.uniform(2, 12))  # the duration is the fault
         thaw(frozen)
         run.wait_for_progress()
         run.load.stop()

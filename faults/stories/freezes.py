@@ -1,4 +1,4 @@
-"""SIGSTOP longer than the session, a successor, SIGCONT: a zombie that believes it is still at work. Its writes must not count."""
+"""SIGSTOP longer than the session, a successor, SIGCONT: a zombie that does not know that it was replaced. Its writes must not take effect."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.service import Service, read_command_line, send_signal, wait_for_fail
 
 
 def count_assignments(service: Service) -> int:
-    """How often a worker was given partitions."""
+    """How many times a worker was assigned partitions."""
     return len(re.findall(r"\[\S[^\]]*\] are assigned", service.log))
 
 
 def wake_zombie(run: Run, service: Service, pid: int, assignments_before: int) -> None:
-    """Wait for the successor, wake the zombie, and let records flow on."""
+    """Wait for the successor, resume the zombie, and wait for more records."""
     until(lambda: count_assignments(service) > assignments_before, "a successor has the partitions")
     run.wait_for_progress(500, 1500)
     send_signal(pid, signal.SIGCONT)
     run.record_fault("zombie of stage two woken")
-    run.stage_two_deaths += 1  # what it had committed and not counted is in doubt
+    run.stage_two_deaths += 1  # it may have committed records that it has not counted
     run.wait_for_progress()
 
 
@@ -39,7 +39,7 @@ def freeze_worker(run: Run) -> None:
 
 
 def freeze_before_commit(run: Run, point: str = "two: offsets sent") -> None:
-    """A worker freezes with a transaction that only wants its EndTxn; its successor must not let that one come."""
+    """A worker freezes with a transaction that lacks only its EndTxn; its successor must fence that EndTxn."""
     proof = run.folder / "frozen"
     service = run.start(deduplicator_workers="2", freeze_at=f"{point}:{run.rng.randint(5, 20)}:{proof}")
     pid = wait_for_failpoint(proof, point)
@@ -49,7 +49,7 @@ def freeze_before_commit(run: Run, point: str = "two: offsets sent") -> None:
 
 
 def freeze_jvm(run: Run) -> None:
-    """Stage one's Python is killed while its JVM is frozen; the JVM wakes when a new run is on, and writes what it still has."""
+    """Stage one's Python process is killed while its JVM is frozen; the JVM resumes during a new run and writes its remaining records."""
     service = run.start()
     run.wait_for_progress()
     zombie = until(lambda: service.find_pid("jvm"), "the JVM lives")
@@ -59,14 +59,14 @@ def freeze_jvm(run: Run) -> None:
     run.kill_stage(service, "replicator")
     until(lambda: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")
     run.wait_for_progress()
-    assert "java" in read_command_line(zombie), "the zombie is there to be woken"
+    assert "java" in read_command_line(zombie), "the zombie still runs"
     send_signal(zombie, signal.SIGCONT)
     run.record_fault("zombie of stage one woken")
     run.wait_for_progress()
 
 
 def freeze_driver(run: Run) -> None:
-    """The whole of stage one freezes, another service takes over, and the first wakes: two drivers, until the first is stopped."""
+    """All processes of stage one freeze, another service takes over, and the first resumes: two drivers, until the first is stopped."""
     two, one = run.start("deduplicator"), run.start("replicator")
     run.wait_for_progress()
     frozen = [pid for pid in one.list_processes() if pid != one.process.pid]
@@ -96,7 +96,7 @@ def freeze_everything(run: Run) -> None:
     run.wait_for_progress()
     os.killpg(service.process.pid, signal.SIGSTOP)
     run.record_fault("SIGSTOP of everything")
-    time.sleep(run.rng.uniform(2 * SESSION_S, 3 * SESSION_S))  # how long it lasts is the harm
+    time.sleep(run.rng.uniform(2 * SESSION_S, 3 * SESSION_S))  # the duration is the fault
     os.killpg(service.process.pid, signal.SIGCONT)
     run.stage_two_deaths += 1
     run.wait_for_progress()

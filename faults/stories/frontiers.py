@@ -1,4 +1,4 @@
-"""The frontier is torn from its records, lost, or set back by an operator; what is refused is repaired by `reo recover`, as documented."""
+"""The frontier does not match its records, is lost, or is altered by an operator; when reo refuses to start, `reo recover` repairs it, as documented."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.service import build_environment
 
 
 def copy_and_stop(run: Run) -> None:
-    """Copy for a while, stop, and hold the load with records left to copy."""
+    """Copy for a while, stop, and pause the load with records left to copy."""
     service = run.start()
     run.wait_for_progress()
     run.stop(service)
     produced_before = run.load.produced
-    until(lambda: run.load.produced > produced_before + 3000, "there is something left to copy")
+    until(lambda: run.load.produced > produced_before + 3000, "there are records left to copy")
     run.load.pause()
 
 
 def write_torn_records(run: Run) -> int:
-    """Write what comes next to the destination, past the service: just what a transaction leaves whose offsets were aborted."""
+    """Write the next records to the destination, without the service: as after a transaction whose records are committed and whose offsets are aborted."""
     source, copy = run.read_source(), run.clusters.destination.read(run.topic)
     parts = {partition: records[len(copy[partition]):][:run.rng.randint(1, 400)] for partition, records in source.items()}
     run.clusters.destination.write(run.topic, [(partition, record) for partition, records in parts.items() for record in records])
@@ -36,7 +36,7 @@ def write_torn_records(run: Run) -> int:
 
 
 def tear_transaction(run: Run) -> None:
-    """The output is there, the frontier is not: found at the start, counted, and not written twice."""
+    """The records are at the destination, the frontier is not: the start finds the records, counts them, and does not write them twice."""
     copy_and_stop(run)
     number = write_torn_records(run)
     run.load.resume()
@@ -46,7 +46,7 @@ def tear_transaction(run: Run) -> None:
 
 
 def tear_and_add_foreign(run: Run) -> None:
-    """Behind the torn records stands one that is not ours: a named stop, and nothing is written behind it."""
+    """A foreign record follows the torn records: the service stops with the named error and writes nothing after it."""
     copy_and_stop(run)
     write_torn_records(run)
     foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
@@ -55,19 +55,19 @@ def tear_and_add_foreign(run: Run) -> None:
     before = run.clusters.destination.read(run.topic)
     service = run.start()
     run.expect_stop(service, ForeignWriter)
-    assert run.clusters.destination.read(run.topic) == before, "something was written behind the foreign records"
+    assert run.clusters.destination.read(run.topic) == before, "the service wrote records after the foreign ones"
     run.expected_stop = f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
 
 
 def wait_for_empty_group(run: Run) -> str:
-    """The consumer group, once it has no members."""
+    """Wait until the consumer group has no members; return its id."""
     group, admin = f"reo-{run.topic}", run.clusters.destination.admin
-    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member is forgotten")
+    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member has left the group")
     return group
 
 
 def recover_and_resume(run: Run) -> None:
-    """`reo recover` finds the frontier from the data, and the copy goes on."""
+    """`reo recover` computes the frontier from the data, and the copy continues."""
     process = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
                           env={"PATH": "/usr/bin:/bin"} | build_environment(run.clusters, run.topic, {}))
     assert process.returncode == 0, f"reo recover ended with {process.returncode}:\n{process.stdout}{process.stderr}"
@@ -78,7 +78,7 @@ def recover_and_resume(run: Run) -> None:
 
 
 def delete_frontier(run: Run) -> None:
-    """The group was deleted, or its offsets expired: refused, and found again from the data."""
+    """The group was deleted, or its offsets expired: the service refuses to start, and `reo recover` restores the frontier from the data."""
     copy_and_stop(run)
     group = wait_for_empty_group(run)
     run.clusters.destination.admin.delete_consumer_groups([group])[group].result()
@@ -89,7 +89,7 @@ def delete_frontier(run: Run) -> None:
 
 
 def reset_frontier(run: Run) -> None:
-    """An operator set the group's offsets with Kafka's own tool, which knows nothing of the frontier: refused, and found again."""
+    """An operator set the group's offsets with Kafka's own tool, which writes no frontier: the service refuses to start, and `reo recover` restores it."""
     copy_and_stop(run)
     offsets = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
     request = ConsumerGroupTopicPartitions(wait_for_empty_group(run), offsets)
@@ -101,7 +101,7 @@ def reset_frontier(run: Run) -> None:
 
 
 def restore_older_frontier(run: Run) -> None:
-    """An older commit of ours was put back, metadata and all: the data says how far the copy is, nothing is written twice."""
+    """An older commit of reo was restored with its metadata: the data shows how far the copy is, and no record is written twice."""
     service = run.start()
     run.wait_for_progress()
     request = ConsumerGroupTopicPartitions(f"reo-{run.topic}", [TopicPartition(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)])
@@ -114,7 +114,7 @@ def restore_older_frontier(run: Run) -> None:
     run.clusters.destination.admin.alter_consumer_group_offsets([older])[older.group_id].result()
     run.record_fault("frontier set back")
     restarted = run.start()
-    until(lambda: restarted.metric("reo_torn_records_total") > 0, "the start finds what is there already")
+    until(lambda: restarted.metric("reo_torn_records_total") > 0, "the start finds the records that are already copied")
     run.wait_for_progress()
 
 

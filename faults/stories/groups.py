@@ -1,4 +1,4 @@
-"""The group is rebalanced again and again while it copies."""
+"""The group rebalances repeatedly while it copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUNDS = 4
 
 
 def rebalance(run: Run, rounds: int = ROUNDS) -> None:
-    """Workers come and go: one, three, two, one … each change gives partitions to somebody else, with records flowing."""
+    """Workers join and leave: one, three, two, one … each change moves partitions to another worker, during the copy."""
     first = run.start()
     run.wait_for_progress()
     for _ in range(rounds):

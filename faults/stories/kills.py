@@ -13,7 +13,7 @@ from tests.kafka import START_S, until
 from tests.service import Service, send_signal, wait_for_failpoint
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
-"""Points of a start; the others are met in every round."""
+"""Failpoints of a start; the others are reached in every round."""
 AT_REVOCATION = "two: partitions gone"
 AT_STOP = "two: stopping"
 AT_END = {"one: run ended", "one: drained"}
@@ -21,7 +21,7 @@ AT_END = {"one: run ended", "one: drained"}
 
 
 def kill_at_failpoint(run: Run, point: str) -> None:
-    """The process dies at the named step, under load; the file it leaves proves it."""
+    """The process dies at the failpoint, under load; the file that it writes proves it."""
     proof = run.folder / "died"
     nth = 1 if point in ONCE or point.startswith("one: ") else run.rng.randint(2, 12)
     if point in AT_END:
@@ -51,7 +51,7 @@ def kill_at_failpoint(run: Run, point: str) -> None:
 
 
 def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
-    """SIGKILL to these processes together, again and again, each time while records flow and a run of stage one is on."""
+    """SIGKILL these processes together, several times, each time during the copy and a run of stage one."""
     service = run.start()
     for _ in range(times):
         run.wait_for_progress()
@@ -64,17 +64,17 @@ def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
 
 
 def all_processes(service: Service) -> None:
-    """The whole session at once, as a machine does that is switched off."""
+    """Kill the whole session at once, as a power failure does."""
     os.killpg(service.process.pid, signal.SIGKILL)
 
 
 def first_process(service: Service) -> None:
-    """The supervisor alone, as the kernel does when memory is short; the rest goes with it."""
+    """Kill the supervisor alone, as the OOM killer does; the other processes end with it."""
     send_signal(service.process.pid)
 
 
 def kill_everything(run: Run) -> None:
-    """All at once, then the supervisor alone; each time the next service has an empty disk."""
+    """Kill all processes, then the supervisor alone; each time the next service starts with an empty disk."""
     run.counters_lost = True
     for way in (all_processes, first_process):
         service = run.start(instance="test")
@@ -90,7 +90,7 @@ def kill_everything(run: Run) -> None:
 
 
 def kill_at_random(run: Run, times: int = 6) -> None:
-    """Random processes at random moments, also while the last one is only coming back."""
+    """Kill random processes at random times, also while the last one restarts."""
     service = run.start()
     run.wait_for_progress()
     for _ in range(times):

@@ -16,13 +16,13 @@ TIMES = 7
 
 
 def kill_processes(run: Run, service: Service) -> None:
-    """One or two processes."""
+    """Kill one or two processes."""
     for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
         run.kill_stage(service, stage)
 
 
 def freeze_process(run: Run, service: Service) -> None:
-    """A process for some seconds."""
+    """Stop a process for some seconds."""
     stage = run.rng.choice(("jvm", "deduplicator"))
     pid = until(lambda: service.find_pid(stage), f"{stage} lives")
     send_signal(pid, signal.SIGSTOP)
@@ -33,12 +33,12 @@ def freeze_process(run: Run, service: Service) -> None:
 
 
 def cut_connections(run: Run, _: Service) -> None:
-    """Of one side."""
+    """Cut all connections to one cluster."""
     run.record_fault("connections cut", get_proxy(run, run.rng.choice(("source", "destination"))).cut_all())
 
 
 def make_half_open(run: Run, _: Service) -> None:
-    """One side, for some seconds."""
+    """Make the connections to one cluster half-open for some seconds."""
     proxy = get_proxy(run, run.rng.choice(("source", "destination")))
     proxy.half_open = True
     run.record_fault("half-open")
@@ -47,7 +47,7 @@ def make_half_open(run: Run, _: Service) -> None:
 
 
 def lose_request(run: Run, _: Service) -> None:
-    """One that comes by at the destination; if none of its kind does, none is lost."""
+    """Lose one request to the destination; if no request of the chosen API comes, none is lost."""
     rule = get_proxy(run, "destination").add_rule(run.rng.choice(("drop", "swallow_answer", "cut")), run.rng.choice(REQUESTS),
                                              nth=run.rng.randint(1, 5))
     if rule.matched_event.wait(10):
@@ -55,7 +55,7 @@ def lose_request(run: Run, _: Service) -> None:
 
 
 def restart_broker(run: Run, _: Service) -> None:
-    """Cleanly; what a killed single node does to transactions is a story of its own."""
+    """Restart a broker cleanly; another story has the effects of a killed single node on transactions."""
     broker = run.rng.choice((run.clusters.source, run.clusters.destination)).broker
     broker.stop(timeout_s=60)
     run.record_fault("broker restarted")
@@ -66,7 +66,7 @@ FAULTS = (kill_processes, kill_processes, freeze_process, cut_connections, make_
 
 
 def inject_any_fault(run: Run, times: int = TIMES) -> None:
-    """One after the other, sometimes with a pause in between, sometimes on top of what is still being repaired."""
+    """One fault after the other, sometimes with a pause, sometimes while the service still recovers."""
     service = run.start()
     run.wait_for_progress()
     for _ in range(times):

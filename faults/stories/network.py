@@ -19,14 +19,14 @@ REQUESTS = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit
 
 
 def get_proxy(run: Run, side: str) -> Proxy:
-    """What stands before this cluster."""
+    """The proxy in front of this cluster."""
     cluster = run.clusters.source if side == "source" else run.clusters.destination
     assert isinstance(cluster, ProxiedCluster)
     return cluster.proxy
 
 
 def cut_connections(run: Run, side: str, times: int = 4) -> None:
-    """All connections at once, again and again."""
+    """Cut all connections at once, several times."""
     run.start()
     run.wait_for_progress()
     for _ in range(times):
@@ -36,7 +36,7 @@ def cut_connections(run: Run, side: str, times: int = 4) -> None:
 
 
 def make_half_open(run: Run, side: str) -> None:
-    """Connections stay and carry nothing, for longer than a session lasts."""
+    """Connections stay open and carry nothing, for up to several session time-outs."""
     run.start()
     run.wait_for_progress()
     proxy = get_proxy(run, side)
@@ -49,7 +49,7 @@ def make_half_open(run: Run, side: str) -> None:
 
 
 def delay_requests(run: Run, side: str) -> None:
-    """300 ms each way, from the start on."""
+    """Delay each direction by 300 ms, from the start on."""
     get_proxy(run, side).delay_s = 0.3
     run.start()
     run.wait_for_progress()
@@ -60,7 +60,7 @@ def delay_requests(run: Run, side: str) -> None:
 
 
 def limit_bandwidth(run: Run, side: str) -> None:
-    """Less than the load needs; then as fast as before."""
+    """Less bandwidth than the load needs; then no limit."""
     run.start()
     run.wait_for_progress()
     proxy = get_proxy(run, side)
@@ -73,7 +73,7 @@ def limit_bandwidth(run: Run, side: str) -> None:
 
 
 def fault_request(run: Run, action: str, api: str, times: int = 3) -> None:
-    """One request of a kind is lost, its answer is, or its connection is, at a random moment."""
+    """One request of an API is lost, or its response, or its connection, at a random time."""
     run.start()
     run.wait_for_progress()
     for _ in range(times):
@@ -85,7 +85,7 @@ def fault_request(run: Run, action: str, api: str, times: int = 3) -> None:
 
 
 def fault_any_request(run: Run, times: int = 5) -> None:
-    """Whatever comes by, whatever is done to it, on either side."""
+    """A random fault of a random request, on either side."""
     run.start()
     run.wait_for_progress()
     for _ in range(times):
@@ -99,7 +99,7 @@ def fault_any_request(run: Run, times: int = 5) -> None:
 
 
 def delay_commit(run: Run) -> None:
-    """An EndTxn is held until its producer was given up and another transaction is open, then released: it has to be refused."""
+    """An EndTxn is held until its producer is closed and another transaction is open, then released: the broker must refuse it."""
     service = run.start()
     run.wait_for_progress()
     rule = get_proxy(run, "destination").add_rule("hold", "EndTxn", nth=run.rng.randint(1, 20))
@@ -117,8 +117,8 @@ def delay_commit(run: Run) -> None:
 def delay_repeated_commit(run: Run) -> None:
     """An EndTxn is held, its connection is cut, and librdkafka repeats it by itself. The commit is certain, the first EndTxn may come at any time.
 
-    A producer that was used again would have a later transaction ended by it (transactions v1, KIP-890): it has to be replaced, and the
-    late one refused.
+    For a producer that is used again it would end a later transaction (transactions v1, KIP-890): the producer must be replaced, and the
+    late EndTxn refused.
     """
     run.start()
     run.wait_for_progress()

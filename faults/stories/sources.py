@@ -18,13 +18,13 @@ NOTICED_S = 60
 
 
 def pause_load(run: Run) -> Partitions:
-    """Hold the load; what the source has then."""
+    """Pause the load; return all records of the source."""
     run.load.pause()
     return run.read_source()
 
 
 def delete_all_records(run: Run) -> None:
-    """Delete every record of the source, as retention does with what is old."""
+    """Delete every record of the source, as retention does with old records."""
     ends = run.clusters.source.end_offsets(run.topic)
     delete_before = [TopicPartition(run.topic, partition, end) for partition, end in ends.items()]
     for future in run.clusters.source.admin.delete_records(delete_before).values():
@@ -33,7 +33,7 @@ def delete_all_records(run: Run) -> None:
 
 
 def recreate_source(run: Run, share: float) -> None:
-    """Another topic of the same name, with `share` times as many records."""
+    """Recreate the topic, with `share` times as many records."""
     records = int(sum(run.clusters.source.end_offsets(run.topic).values()) * share) + PARTITIONS
     run.clusters.source.delete(run.topic)
     run.clusters.source.create(run.topic, PARTITIONS)
@@ -42,7 +42,7 @@ def recreate_source(run: Run, share: float) -> None:
 
 
 def truncate_while_stopped(run: Run) -> None:
-    """Records go that were never copied: the next start says how many, and writes nothing."""
+    """Records are deleted before they are copied: the next start reports how many, and writes nothing."""
     service = run.start()
     run.wait_for_progress()
     run.stop(service)
@@ -52,7 +52,7 @@ def truncate_while_stopped(run: Run) -> None:
 
 
 def truncate_while_running(run: Run) -> None:
-    """Records go while stage one is held up by a full stop of its JVM's work: it is stopped, all is deleted, and it goes on."""
+    """Records are deleted while the JVM of stage one is stopped; then the JVM continues."""
     service, before = _freeze_behind_source(run)
     delete_all_records(run)
     _wake_jvm(service)
@@ -60,7 +60,7 @@ def truncate_while_running(run: Run) -> None:
 
 
 def truncate_at_offset_0(run: Run) -> None:
-    """Real-Time Mode stands at offset 0 when the offset goes: it would retry for ever, in silence, and no record follows that could show it."""
+    """Real-Time Mode waits at offset 0 when that offset is deleted: it would retry for ever without a message, and no later record shows it."""
     service = run.start()
     until(lambda: service.metric("reo_ready", stage="replicator") == 1, "the query waits at offset 0")
     service.signal("jvm", "SIGSTOP")
@@ -75,7 +75,7 @@ def truncate_at_offset_0(run: Run) -> None:
 
 
 def _freeze_behind_source(run: Run) -> tuple[Service, Partitions]:
-    """A running service whose JVM is frozen with records before it."""
+    """A running service whose JVM is stopped while the source has more records."""
     service = run.start()
     run.wait_for_progress()
     service.signal("jvm", "SIGSTOP")
@@ -89,7 +89,7 @@ def _wake_jvm(service: Service) -> None:
 
 
 def recreate_while_stopped(run: Run, share: float) -> None:
-    """Another topic of the same name is waiting at the start."""
+    """The source topic is recreated before the start."""
     service = run.start()
     run.wait_for_progress()
     run.stop(service)
@@ -101,7 +101,7 @@ def recreate_while_stopped(run: Run, share: float) -> None:
 def recreate_while_running(run: Run, share: float) -> None:
     """The topic is deleted and recreated under a running query.
 
-    A service that looks in between sees that there is none, and its next start that there is another.
+    A service that checks in between finds no topic; its next start finds a recreated source topic.
     """
     service = run.start()
     run.wait_for_progress()
@@ -115,15 +115,15 @@ def recreate_while_running(run: Run, share: float) -> None:
 
 
 def add_partitions(run: Run) -> None:
-    """Partitions are added and written to at once: followed from their first record on."""
+    """Partitions are added and written to at once: they are copied from their first record on."""
     run.start()
     run.wait_for_progress()
     added = PARTITIONS + run.rng.randint(1, 3)
     run.clusters.source.admin.create_partitions([NewPartitions(run.topic, added)])[run.topic].result()
-    until(lambda: run.clusters.source.partitions(run.topic) == added, "the partitions are there")
+    until(lambda: run.clusters.source.partitions(run.topic) == added, "the source has the new partitions")
     run.load.partitions = added
     run.record_fault("partitions added", added - PARTITIONS)
-    until(lambda: run.clusters.destination.partitions(run.topic) == added, "the destination has them too", NOTICED_S)
+    until(lambda: run.clusters.destination.partitions(run.topic) == added, "the destination has the new partitions", NOTICED_S)
     run.wait_for_progress()
 
 
