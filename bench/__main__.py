@@ -1,8 +1,8 @@
-"""`make bench`: reo and MirrorMaker 2 in turn on the same two brokers, then reo's own limits; every figure goes to a file as it comes.
+"""`make bench`: reo and MirrorMaker 2 in turn on the same two brokers, then reo's own limits; each figure is written to a file at once.
 
     python -m bench [--rounds 5] [--scale 1.0] [--only 'throughput|latency|…'] [--out RESULTS.jsonl]
 
-`bench.report` makes the page of it. Compare within one run only: the machine is shared. `--scale` shortens everything alike; the page says so.
+`bench.report` writes the page. Compare figures of one run only: the machine is shared. `--scale` shortens all measurements; the page reports it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Bench:
     filled_topics: set[str] = field(default_factory=set)
 
     def measure(self, section: str, who: str, number: int, figures: Callable[[], Figures]) -> None:
-        """Measure and note it; what fails is noted too, with its reason, and the rest goes on."""
+        """Measure and write the row; a failure is written with its reason, and the other measurements continue."""
         try:
             row = figures()
         except Exception as error:
@@ -68,11 +68,11 @@ class Bench:
         console.print(" ".join(f"{name}={value}" for name, value in figures_text.items()))
 
     def count(self, records: int) -> int:
-        """So many, on this scale."""
+        """The number of records, multiplied by the scale."""
         return int(records * self.scale)
 
     def seconds(self, seconds: int) -> int:
-        """So long, on this scale; a minute can become a quarter of one, not less."""
+        """The seconds, multiplied by the scale; at least 15."""
         return max(15, int(seconds * self.scale))
 
     def topic(self, kind: str, records: int, partitions: int = PARTITIONS, which: str = "") -> str:
@@ -87,7 +87,7 @@ class Bench:
     def contenders(self, number: int, label: str, filled: str = "") -> Iterator[tuple[Contender, str]]:
         """Both with an empty destination and the topic that they copy: `filled`, or a new one each.
 
-        Who begins changes with the round, because what comes second finds warm disks.
+        The first one alternates with the round, because the second one finds a warm page cache.
         """
         makers: list[type[Reo | MirrorMakerContender]] = [Reo, MirrorMakerContender]
         for maker in makers if number % 2 == 0 else makers[::-1]:
@@ -98,7 +98,7 @@ class Bench:
             yield maker(self.testbed, topic, re.sub(r"\W+", "-", f"{label}-{number}")), topic
 
     def throughput(self) -> None:
-        """Each kind of record, in turn with the rival."""
+        """Each kind of record, reo and MirrorMaker 2 in turn."""
         for kind, default_records in RECORDS.items():
             section, records = f"throughput, {kind}", self.count(default_records)
             if not self.only.search(section):
@@ -109,7 +109,7 @@ class Bench:
                     self.measure(section, contender.name, number, partial(measure_row, self.testbed, contender, records, topic))
 
     def latency(self) -> None:
-        """At a low and at a high rate, in turn with the rival."""
+        """At a low and at a high rate, reo and MirrorMaker 2 in turn."""
         for rate in RATES:
             section = f"latency at {rate:,} records/s"
             for number in range(min(self.rounds, 3) if self.only.search(section) else 0):
@@ -118,7 +118,7 @@ class Bench:
                                  partial(latency.measure_latency, self.testbed, contender, topic, rate, self.seconds(40), PARTITIONS))
 
     def catch_up(self) -> None:
-        """After a stop of a minute, in turn with the rival."""
+        """After a stop of a minute, reo and MirrorMaker 2 in turn."""
         stop_s = self.seconds(60)
         section = f"catching up after {stop_s} s at {CATCH_UP_RATE:,} records/s"
         for contender, topic in self.contenders(0, section) if self.only.search(section) else ():
@@ -157,7 +157,7 @@ class Bench:
 
 
 def describe_machine(options: argparse.Namespace) -> Figures:
-    """What the figures were made on; the first row of the results."""
+    """The machine and the commit; the first row of the results."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     how = f"python -m bench --rounds {options.rounds} --scale {options.scale}" + (f" --only '{options.only}'" if options.only else "")
     return {"section": "machine", "cores": os.cpu_count(), "python": platform.python_version(), "linux": platform.release(), "commit": commit, "how": how,

@@ -1,4 +1,4 @@
-"""Who copies: reo, and MirrorMaker 2 with exactly-once; the same four questions to each."""
+"""The two replicators that are compared: reo, and MirrorMaker 2 with exactly-once; both have the same four methods."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Contender(ABC):
 
     @abstractmethod
     def find_failure(self) -> str:
-        """Why it does not copy any more; empty when it does."""
+        """Why it has stopped copying; empty while it copies."""
 
 
 class Reo(Contender):
-    """Ours, with its default settings and what is given; several topics are separated by commas."""
+    """reo with its default settings and `settings`; several topics are separated by commas."""
 
     name = "reo"
 
@@ -83,7 +83,7 @@ class MirrorMakerContender(Contender):
         return {"MirrorMaker 2": usage_of(self.process.list_processes())}
 
     def find_failure(self) -> str:
-        """An exit code, or tasks that it does not start again."""
+        """An exit code, or tasks that have failed and are not restarted."""
         if self.process.exit_code is not None:
             return f"exit code {self.process.exit_code}: {self.process.read_log_tail()}"
         return "\n".join(self.process.task_failures)

@@ -1,4 +1,4 @@
-"""What is copied: records of three kinds, written before the copy or at a steady rate during it."""
+"""The load: records of three kinds, written before the copy or at a steady rate during it."""
 
 from __future__ import annotations
 

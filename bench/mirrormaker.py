@@ -1,6 +1,6 @@
 """MirrorMaker 2 with exactly-once, as a process that is started, watched and killed like our own service.
 
-The rival to beat has to be run as its makers mean it: dedicated mode, exactly-once source support (KIP-618), read_committed at the
+MirrorMaker 2 must run as its authors intend: dedicated mode, exactly-once source support (KIP-618), read_committed at the
 source, the heap and garbage collector of Kafka's own start script. What it needs around that, and why:
 
     internal REST server        exactly-once needs it: tasks' zombies are fenced through the leader
@@ -9,8 +9,8 @@ source, the heap and garbage collector of Kafka's own start script. What it need
     short refresh intervals     a new topic or partition is seen in seconds, not in ten minutes
 
 Everything that it remembers (group, internal topics, transactional ids) carries `name`, so instances with different names share
-brokers and do not disturb each other; one with the same name goes on where the last one stopped. Its log says one ERROR at each
-start: the checkpoint connector cannot be configured because checkpoints are off. That is its way to leave it out.
+brokers and do not disturb each other; one with the same name goes on where the last one stopped. It logs one ERROR at each
+start: the checkpoint connector cannot be configured because checkpoints are off. This is expected.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from common.children import die_with_parent
 from reo.demo.broker import free_port
 
 JARS = Path(__file__).parent.parent / "jars" / "rival"
-MISSING = "MirrorMaker 2 is not here: `make rival` fetches it"
+MISSING = "MirrorMaker 2 is not installed: `make rival` downloads it"
 STOP_S = 60
-"""Its own bound on an orderly end."""
+"""Time-out of a clean stop."""
 
 PROPERTIES = """
 clusters = source, target
@@ -125,7 +125,7 @@ class MirrorMaker:
 
     @property
     def task_failures(self) -> list[str]:
-        """What killed its tasks: it goes on living without them, and does not start them again by itself."""
+        """The log lines of failed tasks: the process continues without them, and does not restart them."""
         return [line for line in self.log.splitlines() if "will not recover until manually restarted" in line]
 
     def send_signal(self, with_signal: signal.Signals) -> None:

@@ -23,7 +23,7 @@ BARE = "bare"
 
 
 def measure_stage_one(testbed: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
-    """From the source to the intermediate topic, which nobody reads."""
+    """From the source to the intermediate topic, without a reader."""
     testbed.delete_topics()
     create_first_frontiers(Reo(testbed, topic, label, "deduplicator"))
     return measure_copy(testbed, Reo(testbed, topic, label, "replicator"), [f"{topic}-proxy"], records).to_row()
@@ -35,7 +35,7 @@ def measure_stage_two(testbed: Testbed, topic: str, label: str, records: int) ->
 
 
 def measure_verify(testbed: Testbed, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
-    """`reo verify` over the copy that `stage_two` has left, with its start; processor time and memory of all its processes, the most that was seen."""
+    """`reo verify` over the copy that `stage_two` has left, with its start; the maximum of processor time and memory of all its processes."""
     stage_two = Reo(testbed, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
     _run_until(stage_two, lambda: stage_two.service.total("reo_frontier_offset") == records - partitions)
     environment = os.environ | stage_two.service.settings
@@ -52,12 +52,12 @@ def measure_verify(testbed: Testbed, topic: str, label: str, records: int, parti
 
 
 def create_first_frontiers(reo: Reo) -> None:
-    """Stage one begins at a frontier, and stage two makes the first one."""
+    """Create the first frontiers with stage two: stage one starts at a frontier."""
     _run_until(reo, lambda: reo.service.total("reo_ready", stage="deduplicator") == 1)
 
 
 def _run_until(reo: Reo, condition: Callable[[], bool]) -> None:
-    """A service until then."""
+    """Run a service until the condition holds."""
     reo.start()
     try:
         wait_until_copied(reo, condition)

@@ -1,4 +1,4 @@
-"""Two brokers on this machine and what is asked of them: the ground that every contender copies on."""
+"""Two brokers on this machine, on which every contender copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BROKER_HEAP_MB = 1024
 
 @dataclass
 class Testbed:
-    """A source and a destination; `folder` takes everybody's logs."""
+    """A source and a destination; `folder` has all logs."""
 
     folder: Path
     source: Broker
@@ -38,7 +38,7 @@ class Testbed:
         return set(self.admin.list_topics(timeout=10).topics)
 
     def count_arrived(self, *topics: str, committed_only: bool = False) -> int:
-        """Offsets at the destination, 0 while there is no such topic. Markers of transactions are in it: less than one in a thousand."""
+        """Offsets at the destination, 0 while the topic does not exist. Transaction markers are counted: less than one in a thousand."""
         topic_metadata = self.admin.list_topics(timeout=10).topics
         partitions = [Place(topic, partition) for topic in topics if topic in topic_metadata for partition in topic_metadata[topic].partitions]
         try:
@@ -47,11 +47,11 @@ class Testbed:
             return 0
 
     def delete_topics(self) -> None:
-        """Delete every topic of the destination but the brokers' own, and wait until they are gone: each copy begins with nothing."""
+        """Delete every topic of the destination but the brokers' own, and wait until they are deleted: each copy starts with an empty destination."""
         topic_names = [name for name in self.topics() if not name.startswith("__")]
         if topic_names:
             for future in self.admin.delete_topics(topic_names, operation_timeout=30).values():
-                with suppress(KafkaException):  # a contender's own clean-up was first
+                with suppress(KafkaException):  # the contender has deleted it already
                     future.result()
         while self.topics() & set(topic_names):
             time.sleep(0.1)
@@ -64,7 +64,7 @@ class Testbed:
 
 @contextmanager
 def start_testbed() -> Iterator[Testbed]:
-    """Start both brokers; they end, and their data goes, with the block."""
+    """Start both brokers; kill them and delete their data at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="reo-bench-"))
     brokers = [Broker(folder / name, JARS, heap_mb=BROKER_HEAP_MB) for name in ("source", "destination")]
     try:

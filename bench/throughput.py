@@ -1,6 +1,6 @@
-"""Throughput: a topic that is there already, copied from its beginning by one contender.
+"""Throughput: one contender copies an existing topic from its beginning.
 
-The rate is taken between 10 % and 95 % of the copy, so start-up is a figure of its own; processor time and the brokers' share are of the same stretch.
+The rate is measured between 10 % and 95 % of the copy, so start-up is a separate figure; processor time and the brokers' share are of the same interval.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Copy:
 
 @dataclass
 class Mark:
-    """A moment of the copy."""
+    """The counters at one time of the copy."""
 
     at: float
     arrived: int

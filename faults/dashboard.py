@@ -1,8 +1,8 @@
-"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, what the dashboard shows while a copy is harmed.
+"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, the dashboard during a copy with faults.
 
-Nothing in it is made up: brokers, a service with several identical sources, Prometheus and Grafana are real, with the files of deploy/ as
-docker-compose.yml mounts them, and Chromium draws the page. Each process is killed; the JVM once more while stage two stands still, so that
-it writes again what is there and has to be dropped; then the source that is copied from is away for a while. Debian's packages `prometheus`
+All data in it is real: brokers, a service with several identical sources, Prometheus and Grafana are real, with the files of deploy/ as
+docker-compose.yml mounts them, and Chromium draws the page. Each process is killed; the JVM once more while stage two is stopped, so that
+it writes duplicates, which stage two must drop; then the current source is down for a while. Debian's packages `prometheus`
 and `chromium` and an installed Grafana have to be there; nothing else of this repository needs them.
 """
 
@@ -38,9 +38,9 @@ from tests.service import Service, send_signal
 TOPIC = "orders"
 DEPLOY = ROOT / "deploy" / "grafana"
 WIDTH, CELL, HEAD = 1600, 38, 24
-"""Pixels: the page, a row of Grafana's grid, and what is around all of them."""
+"""Pixels: the width of the page, the height of a row of Grafana's grid, and the margin around the grid."""
 APART_S = 45
-"""From one fault to the next: so long each can be told from the others."""
+"""Between two faults, so that each is visible separately."""
 AWAY_S = 20
 FROZEN_S = 5
 LOADS_S = 30
@@ -76,7 +76,7 @@ def start_grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[
 
 
 def read_grafana_version(address: str) -> str:
-    """Grafana's, as soon as it answers; empty before."""
+    """The version of Grafana when it responds; empty before."""
     try:
         with urllib.request.urlopen(f"{address}/api/health", timeout=5) as answer:  # noqa: S310
             return str(json.load(answer)["version"])
@@ -96,7 +96,7 @@ def draw_dashboard(address: str, minutes: float, to: Path) -> None:
 
 
 def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None:
-    """One fault of each kind, far enough apart to be seen one by one."""
+    """Inject one fault of each kind, with a pause after each."""
     def wait_until_visible() -> None:
         run.wait_for_progress()
         time.sleep(APART_S)
@@ -123,12 +123,12 @@ def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None
 
 
 def make_current_record(number: int) -> Record:
-    """A record of now: what waits is as old as it looks."""
+    """A record with the current time, so that the dashboard shows its true age."""
     return make_record(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
 
 
 def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> str:
-    """Copy, harm, draw; then the copy has to be exact. Returns what was done."""
+    """Copy, inject the faults, draw; then the copy must be exact. Returns the faults."""
     assert isinstance(testbed.source, IdenticalCluster)
     candidates = [testbed.source, *testbed.source.others]
     for candidate in candidates:

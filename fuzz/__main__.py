@@ -43,11 +43,11 @@ def quote_word(word: bytes) -> str:
 
 
 def main() -> int:
-    """Run what is asked for; 1 when an input was found that breaks an invariant."""
+    """Run the chosen targets; returns 1 when an input breaks an invariant."""
     arguments = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    arguments.add_argument("--target", choices=NAMES, help="only this one")
+    arguments.add_argument("--target", choices=NAMES, help="run only this target")
     arguments.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
-    arguments.add_argument("--here", action="store_true", help="in this process, without a summary")
+    arguments.add_argument("--here", action="store_true", help="run in this process, without a summary")
     options = arguments.parse_args()
     if options.here:
         run_target(options.target, options.seconds)

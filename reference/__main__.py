@@ -1,4 +1,4 @@
-"""`make reference`: write every table of the documentation anew."""
+"""`make reference`: rewrite every table of the documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reference import pages
 
 
 def main() -> int:
-    """Write what is out of date; returns the exit code."""
+    """Write the outdated pages and files; returns the exit code."""
     try:
         for path, text in pages.find_outdated().items():
             path.write_text(text)

@@ -9,7 +9,7 @@ PERFORMANCE_PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 
 def comparison_table() -> str:
-    """What docs/performance.md says of its figures first, if anything, and its rows that have a figure of both: what, ours, theirs, ratio, rounds."""
+    """The remarks of docs/performance.md on its figures, if any, and its rows with a figure of both: label, reo, MirrorMaker 2, ratio, rounds."""
     page = PERFORMANCE_PAGE.read_text()
     rows = re.findall(r"^\| ([^|]+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.]+) \| (\d+) \|$", page, re.MULTILINE)
     if not rows:

@@ -1,4 +1,4 @@
-"""What an operator meets from outside: the commands, from the parser itself, and the metrics, from the objects that count."""
+"""The interfaces for operators: the commands, from the parser, and the metrics, from the metric objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
 
 
 def commands_table() -> str:
-    """Every command with its own options; those that all have are said once, on the page."""
+    """Every command with its own options; common options are on the page once."""
     rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in list_commands(arguments.build_parser())]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
 
@@ -47,7 +47,7 @@ def _usage(action: argparse.Action) -> str:
 
 
 def metrics_table() -> str:
-    """Every metric under the name that /metrics has for it, its labels and what it says."""
+    """Every metric under the name that /metrics has for it, its labels and its meaning."""
     all_metrics = [metric for module in METRIC_MODULES for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
     rows = (f"| `{_exposed_name(metric)}` | {metric._type} | {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
             for metric in sorted(all_metrics, key=lambda metric: metric._name))

@@ -1,4 +1,4 @@
-"""Which page has which tables, and putting them there; and which files follow from the code as a whole (`reference.chart`)."""
+"""The tables of each page, how to write them there, and the files that are generated as a whole (`reference.chart`)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PAGES: Mapping[Path, Tables] = {
 
 
 def find_outdated() -> dict[Path, str]:
-    """The pages and files that say something else than the code, and what they have to say; ValueError when one lacks a table's markers."""
+    """The pages and files that differ from the code, with their correct text; ValueError when a page lacks the markers of a table."""
     expected = {page: rewrite_tables(page.read_text(), tables) for page, tables in PAGES.items()}
     expected |= {file: write() for file, write in chart.list_files().items()}
     return {path: text for path, text in expected.items() if not path.exists() or path.read_text() != text}
 
 
 def rewrite_tables(text: str, tables: Tables) -> str:
-    """The page with every table as the code has it."""
+    """The page with every table generated from the code."""
     for name, table in tables.items():
         section = re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)
         if not section.search(text):
