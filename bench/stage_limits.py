@@ -30,13 +30,13 @@ def measure_stage_one(testbed: Testbed, topic: str, label: str, records: int) ->
 
 
 def measure_stage_two(testbed: Testbed, topic: str, label: str, records: int) -> dict[str, Any]:
-    """From the intermediate topic, as `stage_one` has left it, to the destination."""
+    """From the intermediate topic, as `measure_stage_one` has filled it, to the destination."""
     return measure_copy(testbed, Reo(testbed, topic, label, "deduplicator"), [topic], records).to_row()
 
 
 def measure_verify(testbed: Testbed, topic: str, label: str, records: int, partitions: int) -> dict[str, float]:
-    """`reo verify` over the copy that `stage_two` has left, with its start; the maximum of processor time and memory of all its processes."""
-    stage_two = Reo(testbed, topic, label, "deduplicator")  # `copied` counts markers: the last few records may be left
+    """`reo verify` over the copy that `measure_stage_two` has left, with its start; the maximum of processor time and memory of all its processes."""
+    stage_two = Reo(testbed, topic, label, "deduplicator")  # `measure_copy` counts markers: the last few records may not be copied
     _run_until(stage_two, lambda: stage_two.service.total("reo_frontier_offset") == records - partitions)
     environment = os.environ | stage_two.service.settings
     process = subprocess.Popen([sys.executable, "-m", "reo", "verify", "--json"], env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)

@@ -26,9 +26,10 @@ IN_FLIGHT = 64
 
 
 class Connection:
-    """A connection from an accepted client to the broker. `struck` counts a request and says which rule strikes it; `flow` is what both directions wait for.
+    """A connection from an accepted client to the broker. `match_rule` counts a request and returns its rule;
+    both directions wait for `wait_for_flow`.
 
-    `delay_s` is asked for each frame: how long it is on its way.
+    `delay_s` is called for each frame, for its delay.
     """
 
     def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], ProxyRule | None], delay_s: Callable[[], float],

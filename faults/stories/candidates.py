@@ -26,11 +26,11 @@ FAILOVER = {"source_mode": "failover", "source_healthcheck_interval_ms": "500", 
 class IdenticalFeed(threading.Thread):
     """Writes the same records to each candidate until the end of the `with` block; then each candidate has all records."""
 
-    def __init__(self, candidates: Sequence[Cluster], topic: str, made: Callable[[int], Record] = make_record) -> None:
+    def __init__(self, candidates: Sequence[Cluster], topic: str, create_record: Callable[[int], Record] = make_record) -> None:
         super().__init__(daemon=True, name=f"feed of {topic}")
         self.producers = [candidate.producer(linger_ms=2, message_timeout_ms=600_000) for candidate in candidates]
         self.topic = topic
-        self.make_record = made
+        self.make_record = create_record
         self._ending = threading.Event()
 
     def __enter__(self) -> Self:
