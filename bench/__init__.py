@@ -1,1 +1,1 @@
-"""Figures, printed and never asserted: `make bench`. Brokers, service and load are real; what is measured is said beside each number."""
+"""Figures, printed and never asserted: `make bench`. Brokers, service and load are real; each figure has a label that says what was measured."""

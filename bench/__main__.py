@@ -1,8 +1,8 @@
-"""`make bench`: reo and MirrorMaker 2 in turn on the same two brokers, then reo's own limits; every figure goes to a file as it comes.
+"""`make bench`: reo and MirrorMaker 2 in turn on the same two brokers, then reo's own limits; each figure is written to a file at once.
 
     python -m bench [--rounds 5] [--scale 1.0] [--only 'throughput|latency|…'] [--out RESULTS.jsonl]
 
-`bench.report` makes the page of it. Compare within one run only: the machine is shared. `--scale` shortens everything alike; the page says so.
+`bench.report` writes the page. Compare figures of one run only: the machine is shared. `--scale` shortens all measurements; the page reports it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 import orjson
 from rich.console import Console
 
-from bench import alone, steady
-from bench.contenders import Contender, Reo, Rival
-from bench.copying import copied
+from bench import latency, stage_limits
+from bench.contenders import Contender, MirrorMakerContender, Reo
 from bench.load import KINDS, fill
-from bench.stand import BROKER_HEAP_MB, Stand, started
+from bench.testbed import BROKER_HEAP_MB, Testbed, start_testbed
+from bench.throughput import measure_copy
 
 PARTITIONS = 4
 RECORDS = {"100 B": 5_000_000, "1 kB": 1_000_000, "JSON, lz4": 2_000_000}
@@ -38,108 +38,109 @@ Figures = dict[str, Any]
 console = Console(width=150)
 
 
-def copied_row(stand: Stand, contender: Contender, records: int, *topics: str) -> Figures:
+def measure_row(testbed: Testbed, contender: Contender, records: int, *topics: str) -> Figures:
     """One copy's figures for the file."""
-    return copied(stand, contender, topics, records).as_row()
+    return measure_copy(testbed, contender, topics, records).to_row()
 
 
 @dataclass
 class Bench:
     """What is measured, where, and how often."""
 
-    stand: Stand
+    testbed: Testbed
     rounds: int
     scale: float
     only: re.Pattern[str]
     out: Path
-    filled: set[str] = field(default_factory=set)
+    filled_topics: set[str] = field(default_factory=set)
 
     def measure(self, section: str, who: str, number: int, figures: Callable[[], Figures]) -> None:
-        """Measure and note it; what fails is noted too, with its reason, and the rest goes on."""
+        """Measure and write the row; a failure is written with its reason, and the other measurements continue."""
         try:
             row = figures()
-        except Exception as failed:
+        except Exception as error:
             traceback.print_exc()
-            row = {"failed": f"{type(failed).__name__}: {failed}"[:500]}
+            row = {"failed": f"{type(error).__name__}: {error}"[:500]}
         row = {"section": section, "who": who, "round": number} | row
         with self.out.open("ab") as out:
             out.write(orjson.dumps(row) + b"\n")
-        shown = {name: round(figure, 2) if isinstance(figure, float) else figure for name, figure in row.items() if not isinstance(figure, dict)}
-        console.print(" ".join(f"{name}={value}" for name, value in shown.items()))
+        figures_text = {name: round(figure, 2) if isinstance(figure, float) else figure for name, figure in row.items() if not isinstance(figure, dict)}
+        console.print(" ".join(f"{name}={value}" for name, value in figures_text.items()))
 
     def count(self, records: int) -> int:
-        """So many, on this scale."""
+        """The number of records, multiplied by the scale."""
         return int(records * self.scale)
 
     def seconds(self, seconds: int) -> int:
-        """So long, on this scale; a minute can become a quarter of one, not less."""
+        """The seconds, multiplied by the scale; at least 15."""
         return max(15, int(seconds * self.scale))
 
     def topic(self, kind: str, records: int, partitions: int = PARTITIONS, which: str = "") -> str:
         """A filled topic at the source; filled once."""
         name = re.sub(r"\W+", "-", f"load-{kind}-{partitions}-{records}{which}")
-        if name not in self.filled:
-            self.stand.source.create_topic(name, partitions)
-            fill(self.stand.source.address, name, KINDS[kind], records, partitions)
-            self.filled.add(name)
+        if name not in self.filled_topics:
+            self.testbed.source.create_topic(name, partitions)
+            fill(self.testbed.source.address, name, KINDS[kind], records, partitions)
+            self.filled_topics.add(name)
         return name
 
     def contenders(self, number: int, label: str, filled: str = "") -> Iterator[tuple[Contender, str]]:
         """Both with an empty destination and the topic that they copy: `filled`, or a new one each.
 
-        Who begins changes with the round, because what comes second finds warm disks.
+        The first one alternates with the round, because the second one finds a warm page cache.
         """
-        makers: list[type[Reo | Rival]] = [Reo, Rival]
+        makers: list[type[Reo | MirrorMakerContender]] = [Reo, MirrorMakerContender]
         for maker in makers if number % 2 == 0 else makers[::-1]:
             topic = filled or re.sub(r"\W+", "-", f"{label}-{number}-{maker.name}")
             if not filled:
-                self.stand.source.create_topic(topic, PARTITIONS)
-            self.stand.clear()
-            yield maker(self.stand, topic, re.sub(r"\W+", "-", f"{label}-{number}")), topic
+                self.testbed.source.create_topic(topic, PARTITIONS)
+            self.testbed.delete_topics()
+            yield maker(self.testbed, topic, re.sub(r"\W+", "-", f"{label}-{number}")), topic
 
     def throughput(self) -> None:
-        """Each kind of record, in turn with the rival."""
-        for kind, usual in RECORDS.items():
-            section, records = f"throughput, {kind}", self.count(usual)
+        """Each kind of record, reo and MirrorMaker 2 in turn."""
+        for kind, default_records in RECORDS.items():
+            section, records = f"throughput, {kind}", self.count(default_records)
             if not self.only.search(section):
                 continue
             filled = self.topic(kind, records)
             for number in range(self.rounds):
                 for contender, topic in self.contenders(number, section, filled):
-                    self.measure(section, contender.name, number, partial(copied_row, self.stand, contender, records, topic))
+                    self.measure(section, contender.name, number, partial(measure_row, self.testbed, contender, records, topic))
 
     def latency(self) -> None:
-        """At a low and at a high rate, in turn with the rival."""
+        """At a low and at a high rate, reo and MirrorMaker 2 in turn."""
         for rate in RATES:
             section = f"latency at {rate:,} records/s"
             for number in range(min(self.rounds, 3) if self.only.search(section) else 0):
                 for contender, topic in self.contenders(number, section):
-                    self.measure(section, contender.name, number, partial(steady.latency, self.stand, contender, topic, rate, self.seconds(40), PARTITIONS))
+                    self.measure(section, contender.name, number,
+                                 partial(latency.measure_latency, self.testbed, contender, topic, rate, self.seconds(40), PARTITIONS))
 
     def catch_up(self) -> None:
-        """After a stop of a minute, in turn with the rival."""
+        """After a stop of a minute, reo and MirrorMaker 2 in turn."""
         stop_s = self.seconds(60)
         section = f"catching up after {stop_s} s at {CATCH_UP_RATE:,} records/s"
         for contender, topic in self.contenders(0, section) if self.only.search(section) else ():
-            self.measure(section, contender.name, 0, partial(steady.caught_up, self.stand, contender, topic, CATCH_UP_RATE, stop_s, PARTITIONS))
+            self.measure(section, contender.name, 0, partial(latency.measure_catch_up, self.testbed, contender, topic, CATCH_UP_RATE, stop_s, PARTITIONS))
 
     def growth(self) -> None:
         """How cost per record grows with partitions, with topics and with workers."""
         records = self.count(GROWTH_RECORDS)
         for partitions in (1, 4, 16, 64):
             if self.only.search(section := f"growth: {partitions} partitions"):
-                self._own(section, [self.topic("100 B", records, partitions)], records)
+                self._measure_reo(section, [self.topic("100 B", records, partitions)], records)
         for topics in (1, 16):
             if self.only.search(section := f"growth: {topics} topics"):
-                self._own(section, [self.topic("100 B", records // topics, PARTITIONS, f"-{number}") for number in range(topics)], records)
+                self._measure_reo(section, [self.topic("100 B", records // topics, PARTITIONS, f"-{number}") for number in range(topics)], records)
         for workers in (1, 2, 3):
             if self.only.search(section := f"growth: {workers} workers"):
-                self._own(section, [self.topic("100 B", records)], records, REO_DEDUPLICATOR_WORKERS=str(workers))
+                self._measure_reo(section, [self.topic("100 B", records)], records, REO_DEDUPLICATOR_WORKERS=str(workers))
 
-    def _own(self, section: str, topics: list[str], records: int, **settings: str) -> None:
-        self.stand.clear()
-        contender = Reo(self.stand, ",".join(topics), re.sub(r"\W+", "-", section), **settings)
-        self.measure(section, "reo", 0, partial(copied_row, self.stand, contender, records // len(topics) * len(topics), *topics))
+    def _measure_reo(self, section: str, topics: list[str], records: int, **settings: str) -> None:
+        self.testbed.delete_topics()
+        contender = Reo(self.testbed, ",".join(topics), re.sub(r"\W+", "-", section), **settings)
+        self.measure(section, "reo", 0, partial(measure_row, self.testbed, contender, records // len(topics) * len(topics), *topics))
 
     def limits(self) -> None:
         """Each stage alone; `reo verify` of what they have copied; a bare loop."""
@@ -148,18 +149,19 @@ class Bench:
         records = self.count(LIMITS_RECORDS)
         topic = self.topic("100 B", records)
         for number in range(min(self.rounds, 3)):
-            verify = partial(alone.verify, partitions=PARTITIONS)
-            for name, work in (("stage one alone", alone.stage_one), ("stage two alone", alone.stage_two), ("reo verify", verify)):  # each reads what the one
-                self.measure(f"limits: {name}", "reo", number, partial(work, self.stand, topic, f"alone-{number}", records=records))  # before it wrote
-            self.measure("limits: bare loop", "confluent-kafka", number, partial(alone.bare_loop, self.stand, topic, records, PARTITIONS))
+            verify = partial(stage_limits.measure_verify, partitions=PARTITIONS)
+            for name, work in (  # each reads what the one before it has written
+                    ("stage one alone", stage_limits.measure_stage_one), ("stage two alone", stage_limits.measure_stage_two), ("reo verify", verify)):
+                self.measure(f"limits: {name}", "reo", number, partial(work, self.testbed, topic, f"alone-{number}", records=records))
+            self.measure("limits: bare loop", "confluent-kafka", number, partial(stage_limits.measure_bare_loop, self.testbed, topic, records, PARTITIONS))
 
 
-def machine(given: argparse.Namespace) -> Figures:
-    """What the figures were made on; the first row of the results."""
+def describe_machine(options: argparse.Namespace) -> Figures:
+    """The machine and the commit; the first row of the results."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    how = f"python -m bench --rounds {given.rounds} --scale {given.scale}" + (f" --only '{given.only}'" if given.only else "")
+    how = f"python -m bench --rounds {options.rounds} --scale {options.scale}" + (f" --only '{options.only}'" if options.only else "")
     return {"section": "machine", "cores": os.cpu_count(), "python": platform.python_version(), "linux": platform.release(), "commit": commit, "how": how,
-            "brokers": f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine", "scale": given.scale}
+            "brokers": f"two single-node Kafka 4.3.1, {BROKER_HEAP_MB} MB heap each, on the same machine", "scale": options.scale}
 
 
 def main() -> None:
@@ -169,10 +171,10 @@ def main() -> None:
     arguments.add_argument("--scale", type=float, default=1.0)
     arguments.add_argument("--only", default="", help="a regular expression over the names of sections")
     arguments.add_argument("--out", type=Path, default=Path("bench-results.jsonl"))
-    given = arguments.parse_args()
-    given.out.write_bytes(orjson.dumps(machine(given)) + b"\n")
-    with started() as stand:
-        bench = Bench(stand, given.rounds, given.scale, re.compile(given.only), given.out)
+    options = arguments.parse_args()
+    options.out.write_bytes(orjson.dumps(describe_machine(options)) + b"\n")
+    with start_testbed() as testbed:
+        bench = Bench(testbed, options.rounds, options.scale, re.compile(options.only), options.out)
         for part in (bench.throughput, bench.latency, bench.catch_up, bench.limits, bench.growth):
             part()
 

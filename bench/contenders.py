@@ -1,4 +1,4 @@
-"""Who copies: reo, and MirrorMaker 2 with exactly-once; the same four questions to each."""
+"""The two replicators that are compared: reo, and MirrorMaker 2 with exactly-once; both have the same four methods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from bench.mirrormaker import MirrorMaker
 from bench.processes import Usage, usage_of
-from bench.stand import Stand
+from bench.testbed import Testbed
 from reo.demo.service import Service
 
 
@@ -24,23 +24,23 @@ class Contender(ABC):
         """End them, in order."""
 
     @abstractmethod
-    def used(self) -> dict[str, Usage]:
+    def usage(self) -> dict[str, Usage]:
         """Processor time and memory by kind of process."""
 
     @abstractmethod
-    def trouble(self) -> str:
-        """Why it does not copy any more; empty when it does."""
+    def find_failure(self) -> str:
+        """Why it has stopped copying; empty while it copies."""
 
 
 class Reo(Contender):
-    """Ours, with its default settings and what is given; several topics are separated by commas."""
+    """reo with its default settings and `settings`; several topics are separated by commas."""
 
     name = "reo"
 
-    def __init__(self, stand: Stand, topic: str, label: str, *stages: str, **settings: str) -> None:
-        there = {"REO_SOURCE_BOOTSTRAP_SERVERS": stand.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": stand.destination.address,
+    def __init__(self, testbed: Testbed, topic: str, label: str, *stages: str, **settings: str) -> None:
+        there = {"REO_SOURCE_BOOTSTRAP_SERVERS": testbed.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": testbed.destination.address,
                  "REO_TOPICS" if "," in topic else "REO_SOURCE_TOPIC": topic, "REO_APPLICATION": f"reo-{label}"}
-        self.service = Service(there | settings, stand.folder / f"reo-{label}.log", stages)
+        self.service = Service(there | settings, testbed.folder / f"reo-{label}.log", stages)
 
     def start(self) -> None:
         """Start the service."""
@@ -50,25 +50,25 @@ class Reo(Contender):
         """SIGTERM."""
         self.service.stop(60)
 
-    def used(self) -> dict[str, Usage]:
+    def usage(self) -> dict[str, Usage]:
         """By stage."""
         supervisor = [self.service.process.pid] if self.service.process else []
         kinds = {"stage one, JVM": self.service.processes("java"), "stage one, Python": self.service.processes("replicator"),
                  "stage two": self.service.processes("deduplicator"), "supervisor": supervisor}
         return {kind: usage_of(processes) for kind, processes in kinds.items()}
 
-    def trouble(self) -> str:
+    def find_failure(self) -> str:
         """An exit code and the end of the log."""
         return "" if self.service.code is None else f"exit code {self.service.code}: {self.service.log.read_text()[-2000:]}"
 
 
-class Rival(Contender):
+class MirrorMakerContender(Contender):
     """MirrorMaker 2, see `bench.mirrormaker`."""
 
     name = "MirrorMaker 2"
 
-    def __init__(self, stand: Stand, topic: str, label: str) -> None:
-        self.process = MirrorMaker(stand.folder / f"mm2-{label}", stand.source.address, stand.destination.address, topic, label)
+    def __init__(self, testbed: Testbed, topic: str, label: str) -> None:
+        self.process = MirrorMaker(testbed.folder / f"mm2-{label}", testbed.source.address, testbed.destination.address, topic, label)
 
     def start(self) -> None:
         """Start the process."""
@@ -78,12 +78,12 @@ class Rival(Contender):
         """SIGTERM."""
         self.process.stop()
 
-    def used(self) -> dict[str, Usage]:
+    def usage(self) -> dict[str, Usage]:
         """One process."""
-        return {"MirrorMaker 2": usage_of(self.process.living())}
+        return {"MirrorMaker 2": usage_of(self.process.list_processes())}
 
-    def trouble(self) -> str:
-        """An exit code, or tasks that it does not start again."""
-        if self.process.code is not None:
-            return f"exit code {self.process.code}: {self.process.tail()}"
+    def find_failure(self) -> str:
+        """An exit code, or tasks that have failed and are not restarted."""
+        if self.process.exit_code is not None:
+            return f"exit code {self.process.exit_code}: {self.process.read_log_tail()}"
         return "\n".join(self.process.task_failures)

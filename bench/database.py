@@ -12,12 +12,12 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import alone
+from bench import stage_limits
 from bench.contenders import Reo
-from bench.copying import copied
 from bench.load import KINDS, fill
 from bench.processes import Usage, usage_of
-from bench.stand import Stand, started
+from bench.testbed import Testbed, start_testbed
+from bench.throughput import measure_copy
 from common.child_processes import list_children
 from tests.postgresql import Server
 
@@ -26,7 +26,7 @@ TOPIC = "load"
 
 
 @dataclass
-class ToTables(Stand):
+class PostgresqlTestbed(Testbed):
     """The same brokers; what arrives is rows."""
 
     server: Server
@@ -35,27 +35,27 @@ class ToTables(Stand):
         self.session = self.server.session()
         """Kept, since entering costs more than the question."""
 
-    def arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002  (nobody sees anything else)
+    def count_arrived(self, *topics: str, committed_only: bool = False) -> int:  # noqa: ARG002  (nobody sees anything else)
         """The greatest source offsets: the source has no gaps."""
         row = self.session.execute("SELECT coalesce(sum((SELECT max(source_offset) + 1 FROM load WHERE partition = p)), 0) FROM generate_series(0, %s) p",
                                    [PARTITIONS - 1]).fetchone()
         return int(row[0]) if row else 0
 
-    def brokers(self) -> dict[str, Usage]:
+    def broker_usage(self) -> dict[str, Usage]:
         """With the server's processes, of which a session is one."""
         assert self.server.process is not None
         pid = self.server.process.pid
-        return super().brokers() | {"PostgreSQL": usage_of([pid, *list_children(pid)])}
+        return super().broker_usage() | {"PostgreSQL": usage_of([pid, *list_children(pid)])}
 
 
-def measured(stand: Stand, label: str, records: int, to_tables: ToTables | None = None) -> dict[str, Any]:
+def measure_stage_two(testbed: Testbed, label: str, records: int, to_tables: PostgresqlTestbed | None = None) -> dict[str, Any]:
     """The intermediate topic filled by stage one, then read by stage two."""
-    stand.clear()
+    testbed.delete_topics()
     settings = {"REO_DESTINATION_POSTGRESQL": to_tables.server.connection()} if to_tables else {}
-    make: Callable[[str], Reo] = lambda stage: Reo(stand, TOPIC, label, stage, **settings)  # noqa: E731
-    alone.first_frontiers(make("deduplicator"))
-    copied(stand, make("replicator"), [f"{TOPIC}-proxy"], records)
-    return copied(to_tables or stand, make("deduplicator"), [TOPIC], records).as_row()
+    make_reo: Callable[[str], Reo] = lambda stage: Reo(testbed, TOPIC, label, stage, **settings)  # noqa: E731
+    stage_limits.create_first_frontiers(make_reo("deduplicator"))
+    measure_copy(testbed, make_reo("replicator"), [f"{TOPIC}-proxy"], records)
+    return measure_copy(to_tables or testbed, make_reo("deduplicator"), [TOPIC], records).to_row()
 
 
 def main() -> None:
@@ -63,19 +63,19 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="bench.database")
     arguments.add_argument("--records", type=int, default=3_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     console = Console(width=150)
     server = Server()
     try:
         server.make().start()
-        with started() as stand:
-            stand.source.create_topic(TOPIC, PARTITIONS)
-            fill(stand.source.address, TOPIC, KINDS["100 B"], given.records, PARTITIONS)
-            tables = ToTables(stand.folder, stand.source, stand.destination, stand.admin, server)
-            for number in range(given.rounds):
+        with start_testbed() as testbed:
+            testbed.source.create_topic(TOPIC, PARTITIONS)
+            fill(testbed.source.address, TOPIC, KINDS["100 B"], options.records, PARTITIONS)
+            tables = PostgresqlTestbed(testbed.folder, testbed.source, testbed.destination, testbed.admin, server)
+            for number in range(options.rounds):
                 for name, to_tables in (("topic", None), ("PostgreSQL", tables)):
                     server.ask(f'DROP TABLE IF EXISTS "{TOPIC}", reo_frontier')
-                    row = measured(stand, f"{name}-{number}", given.records, to_tables)
+                    row = measure_stage_two(testbed, f"{name}-{number}", options.records, to_tables)
                     console.print(name, {figure: round(value, 2) for figure, value in row.items() if isinstance(value, float)}, row["cpu_us"])
     finally:
         server.end()

@@ -1,4 +1,4 @@
-"""What is copied: records of three kinds, written before the copy or at a steady rate during it."""
+"""The load: records of three kinds, written before the copy or at a steady rate during it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Kind:
     value: Callable[[random.Random], bytes]
 
 
-def _json(chance: random.Random) -> bytes:
+def _json(rng: random.Random) -> bytes:
     """An order as services send it, 300 to 600 bytes."""
-    items = [{"sku": f"SKU-{chance.randrange(10**6):06}", "quantity": chance.randrange(1, 9), "price": chance.randrange(100, 99_999) / 100}
-             for _ in range(chance.randrange(2, 7))]
-    address = {"street": f"Street {chance.randrange(999)}", "city": chance.choice(["Berlin", "Lyon", "Porto"]), "note": "x" * chance.randrange(90)}
+    items = [{"sku": f"SKU-{rng.randrange(10**6):06}", "quantity": rng.randrange(1, 9), "price": rng.randrange(100, 99_999) / 100}
+             for _ in range(rng.randrange(2, 7))]
+    address = {"street": f"Street {rng.randrange(999)}", "city": rng.choice(["Berlin", "Lyon", "Porto"]), "note": "x" * rng.randrange(90)}
     return orjson.dumps({
-        "order": f"{chance.getrandbits(64):016x}", "customer": f"customer-{chance.randrange(10**5)}", "status": chance.choice(["new", "paid", "sent"]),
-        "created": f"2026-11-{chance.randrange(1, 29):02}T{chance.randrange(24):02}:17:03.512Z", "currency": "EUR", "items": items, "address": address})
+        "order": f"{rng.getrandbits(64):016x}", "customer": f"customer-{rng.randrange(10**5)}", "status": rng.choice(["new", "paid", "sent"]),
+        "created": f"2026-11-{rng.randrange(1, 29):02}T{rng.randrange(24):02}:17:03.512Z", "currency": "EUR", "items": items, "address": address})
 
 
 KINDS = {
@@ -58,7 +58,7 @@ def fill(address: str, topic: str, kind: Kind, records: int, partitions: int) ->
         raise RuntimeError(f"{topic} was not filled in time")
 
 
-def steadily(address: str, topic: str, rate: int, partitions: int, over: threading.Event) -> int:
+def write_steadily(address: str, topic: str, rate: int, partitions: int, over: threading.Event) -> int:
     """Write `rate` records/s, each with the time when it was written as its value, until `over`; returns how many."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0 if rate < 5000 else 2})
     begun, number = time.monotonic(), 0

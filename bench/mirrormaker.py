@@ -1,6 +1,6 @@
 """MirrorMaker 2 with exactly-once, as a process that is started, watched and killed like our own service.
 
-The rival to beat has to be run as its makers mean it: dedicated mode, exactly-once source support (KIP-618), read_committed at the
+MirrorMaker 2 must run as its authors intend: dedicated mode, exactly-once source support (KIP-618), read_committed at the
 source, the heap and garbage collector of Kafka's own start script. What it needs around that, and why:
 
     internal REST server        exactly-once needs it: tasks' zombies are fenced through the leader
@@ -9,8 +9,8 @@ source, the heap and garbage collector of Kafka's own start script. What it need
     short refresh intervals     a new topic or partition is seen in seconds, not in ten minutes
 
 Everything that it remembers (group, internal topics, transactional ids) carries `name`, so instances with different names share
-brokers and do not disturb each other; one with the same name goes on where the last one stopped. Its log says one ERROR at each
-start: the checkpoint connector cannot be configured because checkpoints are off. That is its way to leave it out.
+brokers and do not disturb each other; one with the same name goes on where the last one stopped. It logs one ERROR at each
+start: the checkpoint connector cannot be configured because checkpoints are off. This is expected.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 
 JARS = Path(__file__).parent.parent / "jars" / "rival"
-MISSING = "MirrorMaker 2 is not here: `make rival` fetches it"
+MISSING = "MirrorMaker 2 is not installed: `make rival` downloads it"
 STOP_S = 60
-"""Its own bound on an orderly end."""
+"""Time-out of a clean stop."""
 
 PROPERTIES = """
 clusters = source, target
@@ -106,11 +106,11 @@ class MirrorMaker:
         return text + "".join(f"{key} = {value}\n" for key, value in self.settings.items())
 
     @property
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """The exit code, None while it runs."""
         return self.process.poll() if self.process else None
 
-    def living(self) -> list[int]:
+    def list_processes(self) -> list[int]:
         """Its processes that live now: one, it starts no others."""
         return [self.process.pid] if self.process and self.process.poll() is None else []
 
@@ -119,18 +119,18 @@ class MirrorMaker:
         """What it has said so far, over all starts."""
         return (self.folder / "log").read_text(errors="replace")
 
-    def tail(self) -> str:
+    def read_log_tail(self) -> str:
         """The end of the log, for messages."""
         return self.log[-4000:]
 
     @property
     def task_failures(self) -> list[str]:
-        """What killed its tasks: it goes on living without them, and does not start them again by itself."""
+        """The log lines of failed tasks: the process continues without them, and does not restart them."""
         return [line for line in self.log.splitlines() if "will not recover until manually restarted" in line]
 
     def send_signal(self, with_signal: signal.Signals) -> None:
         """Send a signal; ProcessLookupError when it does not live, so that nobody takes a miss for a hit."""
-        if not self.living() or self.process is None:
+        if not self.list_processes() or self.process is None:
             raise ProcessLookupError(f"MirrorMaker {self.name or self.topic} does not live")
         self.process.send_signal(with_signal)
 
@@ -147,7 +147,7 @@ class MirrorMaker:
     def _end(self, with_signal: signal.Signals, timeout_s: float) -> None:
         if self.process is None:
             return
-        if self.living():
+        if self.list_processes():
             self.process.send_signal(with_signal)
         try:
             self.process.wait(timeout_s)

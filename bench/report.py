@@ -58,39 +58,39 @@ class Results:
     def __init__(self, rows: list[Row]) -> None:
         self.rows = [row for row in rows if "failed" not in row]
         self.failed = [row for row in rows if "failed" in row]
-        self.by: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        self.by_section: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in self.rows:
-            self.by[row["section"], row.get("who", "")].append(row)
+            self.by_section[row["section"], row.get("who", "")].append(row)
 
-    def middle(self, section: str, who: str, figure: str) -> float | None:
+    def median(self, section: str, who: str, figure: str) -> float | None:
         """The median, or None when it was not measured."""
-        found = [row[figure] for row in self.by[section, who]]
-        return median(found) if found else None
+        values = [row[figure] for row in self.by_section[section, who]]
+        return median(values) if values else None
 
     def sections(self, prefix: str) -> list[str]:
         """Names of sections in the order of the file."""
         return list(dict.fromkeys(row["section"] for row in self.rows if row["section"].startswith(prefix)))
 
 
-def against(results: Results) -> list[str]:
+def format_side_by_side(results: Results) -> list[str]:
     """The table of both, side by side."""
     lines = ["## Side by side", "", "| | reo | MirrorMaker 2 | ratio | rounds |", "|---|---:|---:|---:|---:|"]
     for name, section, figure, form in SIDE_BY_SIDE:
-        ours, theirs = results.middle(section, OURS, figure), results.middle(section, THEIRS, figure)
+        ours, theirs = results.median(section, OURS, figure), results.median(section, THEIRS, figure)
         if ours is None or theirs is None:
             lines.append(f"| {name} | – | – | – | 0 |")
             continue
-        rounds = min(len(results.by[section, OURS]), len(results.by[section, THEIRS]))
+        rounds = min(len(results.by_section[section, OURS]), len(results.by_section[section, THEIRS]))
         lines.append(f"| {name} | {form.format(ours)} | {form.format(theirs)} | {ours / theirs:.2f} | {rounds} |")
     return [*lines, ""]
 
 
-def where_time_goes(results: Results) -> list[str]:
+def format_processor_time(results: Results) -> list[str]:
     """Processor time by process."""
     lines = ["## Processor time per record, µs", "", "| | process | CPU µs/record | RSS, MB |", "|---|---|---:|---:|"]
     for section in results.sections("throughput"):
         for who in (OURS, THEIRS):
-            rows = results.by[section, who]
+            rows = results.by_section[section, who]
             for process in rows[0]["cpu_us"] if rows else ():
                 cpu_us, rss_mb = (median(row[figure][process] for row in rows) for figure in ("cpu_us", "rss_mb"))
                 lines.append(f"| {section} | {process} | {cpu_us:.2f} | {rss_mb:,.0f} |")
@@ -99,24 +99,24 @@ def where_time_goes(results: Results) -> list[str]:
     return [*lines, ""]
 
 
-def listed(results: Results, title: str, prefix: str, figures: dict[str, Callable[[Row], str]]) -> list[str]:
+def format_rows(results: Results, title: str, prefix: str, figures: dict[str, Callable[[Row], str]]) -> list[str]:
     """Every row of some sections."""
     rows = [f"| {row['section']} | {row['who']} | {' | '.join(form(row) for form in figures.values())} |"
             for row in results.rows if row["section"].startswith(prefix)]
     return [f"## {title}", "", f"| | | {' | '.join(figures)} |", "|---|---|" + "---:|" * len(figures), *rows, ""] if rows else []
 
 
-def picture(results: Results, to: Path) -> str:
+def draw_picture(results: Results, to: Path) -> str:
     """Rates and latencies side by side, every round a dot."""
     kinds, rates = results.sections("throughput"), results.sections("latency")
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axis, sections, figure_name, label in ((axes[0], kinds, "records_per_s", "records/s"), (axes[1], rates, "p99_ms", "p99, ms")):
-        for place, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
+        for position, (who, colour) in enumerate(((OURS, "tab:blue"), (THEIRS, "tab:orange"))):
             for number, section in enumerate(sections):
-                found = [row[figure_name] for row in results.by[section, who]]
-                if found:
-                    axis.bar(number + 0.4 * place, median(found), 0.38, color=colour, label=who if number == 0 else None)
-                    axis.plot([number + 0.4 * place] * len(found), found, "k.", markersize=4)
+                values = [row[figure_name] for row in results.by_section[section, who]]
+                if values:
+                    axis.bar(number + 0.4 * position, median(values), 0.38, color=colour, label=who if number == 0 else None)
+                    axis.plot([number + 0.4 * position] * len(values), values, "k.", markersize=4)
         axis.set_xticks([number + 0.2 for number in range(len(sections))], [section.split(", ", 1)[-1].removeprefix("latency at ") for section in sections])
         axis.set_ylabel(label)
         axis.legend()
@@ -134,17 +134,20 @@ def main() -> None:
         rows += [first, *(row | {"commit": first["commit"]} for row in others)]
     results = Results([row for row in rows if row["section"] != "machine"])
     DOCS.mkdir(exist_ok=True)
-    made = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
+    machine_lines = [f"Made with `{row['how']}` at commit {row['commit']}: {row['cores']} cores, Linux {row['linux']}, Python {row['python']}; "
             f"{row['brokers']}. All lengths are {row['scale']:g} × the usual ones.\n" for row in rows if row["section"] == "machine"]
     copy: dict[str, Callable[[Row], str]] = {
         "records/s": lambda row: f"{row['records_per_s']:,.0f}", "CPU µs/record": lambda row: f"{row['cpu_us_all']:.2f}",
         "RSS, MB": lambda row: f"{row['rss_mb_all']:,.0f}" if "rss_mb_all" in row else ""}
     remarks = [REMARKS[row["commit"]] for row in rows if row["section"] == "machine" and row["commit"] in REMARKS]
-    lines = [TITLE, *remarks, HEAD, *made, *against(results), picture(results, DOCS / "performance.png"), *where_time_goes(results)]
-    lines += listed(results, "Limits of its own: each stage alone, `reo verify`, and a loop without transactions", "limits", copy)
-    lines += listed(results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]})
-    lines += listed(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})
-    lines += listed(results, "Every latency", "latency", {name: lambda row, name=name: f"{row[name]:.0f}" for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")})  # type: ignore[misc]
+    lines = [TITLE, *remarks, HEAD, *machine_lines, *format_side_by_side(results), draw_picture(results, DOCS / "performance.png"),
+             *format_processor_time(results)]
+    lines += format_rows(results, "Limits of its own: each stage alone, `reo verify`, and a loop without transactions", "limits", copy)
+    lines += format_rows(results, "How cost grows", "growth", copy | {"commit": lambda row: row["commit"]})
+    lines += format_rows(results, "After a stop", "catching up", {"seconds until records are less than 1 s old": lambda row: f"{row['catch_up_s']:.1f}"})
+    quantiles: dict[str, Callable[[Row], str]] = {
+        name: lambda row, name=name: f"{row[name]:.0f}" for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")}  # type: ignore[misc]
+    lines += format_rows(results, "Every latency", "latency", quantiles)
     lines += ["## What failed", "", *(f"- {row['section']}, {row['who']}: {row['failed']}" for row in results.failed), ""] if results.failed else []
     (DOCS / "performance.md").write_text("\n".join(lines))
 

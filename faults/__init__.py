@@ -1,13 +1,13 @@
 """Real faults on real brokers: `make faults`.
 
-A story does one kind of harm to a service that copies a steady load, and proves that the harm was done. What follows is the same for
-all: the load ends, the copy has to become exact, and one judge that knows nothing of the service's code reads both topics.
+A story injects one kind of fault into a service that copies a steady load, and proves that the fault happened. The rest is the same for
+all stories: the load ends, the copy must become exact, and one judge, which imports no code of the service, reads both topics.
 
-    load.py      writes to the source all the time: plain records, and transactions of which some are aborted
-    run.py       one story, one seed: start, harm, judge
-    stories/     what is done to the service, one module for each thing that is harmed
-    proxy.py     a TCP proxy that understands Kafka's request headers, for harm to connections
-    stand.py     the brokers that a story is given
+    load.py      writes to the source continuously: records without a transaction, and transactions, some of which abort
+    run.py       one story, one seed: start, inject the fault, judge
+    stories/     the faults, one module for each component that fails
+    proxy.py     a TCP proxy that parses Kafka's request headers, for faults of connections
+    testbed.py   the brokers of a story
     report.py    docs/faults.md from the results of a campaign
     __main__.py  the campaign
 """

@@ -1,8 +1,8 @@
-"""`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Every run is a line, as it ends; exit code 1 when one came out wrong.
+"""`make faults`: a campaign (SEED=, RUNS=, ONLY=, OUT=). Each run prints a line when it ends; exit code 1 when one fails.
 
-Without SEED one is drawn, and printed. Every story is told once, in an order that the seed chooses, then any; the same
-SEED, RUNS and ONLY tell the same stories with the same moments. `--replay` tells one story with one run's seed; `--part` lets several
-processes share a campaign.
+Without SEED a random one is used and printed. Every story runs once, in an order that the seed decides, then random stories; the same
+SEED, RUNS and ONLY run the same stories with the same timing. `--replay` runs one story with the seed of one run; `--part` splits a
+campaign between several processes.
 """
 
 from __future__ import annotations
@@ -19,85 +19,87 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from faults.run import Result, Story, perform
-from faults.stand import clusters
+from faults.run import Result, Story, run_story
 from faults.stories import ALL
-from tests.kafka import ROOT, Clusters, quick_jvms
+from faults.testbed import start_clusters
+from tests.kafka import ROOT, Clusters, speed_up_jvms
 
 
-def chosen(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
+def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:
     """Each run's story and seed."""
     stories = [story for name, story in ALL.items() if only.lower() in name.lower()]
     if not stories:
-        sys.exit(f"no story has {only!r} in its name; there are:\n  " + "\n  ".join(ALL))
-    chance = random.Random(seed)  # noqa: S311
-    chance.shuffle(stories)
+        sys.exit(f"no story has {only!r} in its name; the stories are:\n  " + "\n  ".join(ALL))
+    rng = random.Random(seed)  # noqa: S311
+    rng.shuffle(stories)
     for number in range(runs or len(stories)):
-        yield stories[number] if number < len(stories) else chance.choice(stories), chance.randrange(10**6)
+        yield stories[number] if number < len(stories) else rng.choice(stories), rng.randrange(10**6)
 
 
-def version() -> str:
-    """The commit of this tree, for the table; empty outside a repository."""
+def read_commit() -> str:
+    """The commit of the working tree, for the report; empty outside a Git repository."""
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
-class Stands:
-    """The shared pair of brokers, begun when it is first needed; other stands live for one story."""
+class Testbeds:
+    """The shared pair of brokers, started when a story first needs it; other testbeds run for one story."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
         self.stack = stack
         self.shared: Clusters | None = None
 
-    def perform(self, story: Story, seed: int) -> Result:
-        """Tell a story on the brokers that it needs; its folder is deleted afterwards, unless it failed."""
+    def run_story(self, story: Story, seed: int) -> Result:
+        """Run a story on the brokers that it needs; delete its folder afterwards, unless it failed."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         if story.brokers == "shared":
-            self.shared = self.shared or self.stack.enter_context(clusters(self.folder / "shared", "shared"))
-            result = perform(story, self.shared, seed, folder)
+            self.shared = self.shared or self.stack.enter_context(start_clusters(self.folder / "shared", "shared"))
+            result = run_story(story, self.shared, seed, folder)
         else:
-            with clusters(folder, story.brokers) as own:
-                result = perform(story, own, seed, folder)
-        if result.good:
+            with start_clusters(folder, story.brokers) as own:
+                result = run_story(story, own, seed, folder)
+        if result.is_good:
             shutil.rmtree(folder, ignore_errors=True)
         return result
 
 
 def main() -> int:
-    """Tell the stories; returns 1 when one came out wrong."""
+    """Run the stories; returns 1 when one fails."""
     arguments = argparse.ArgumentParser(prog="make faults")
     arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments.add_argument("--runs", type=int, default=0, help="default: each story once")
     arguments.add_argument("--only", default="", help="part of the names of the stories")
-    arguments.add_argument("--part", default="1/1", help="tell only these runs of the campaign: 2/3 is every third from the second on")
-    arguments.add_argument("--replay", action="store_true", help="the seed is a run's own")
-    arguments.add_argument("--out", type=Path, help="a file that gets a JSON line for each run")
-    arguments.add_argument("--keep", action="store_true", help="keep the folder: logs of what failed")
-    given = arguments.parse_args()
-    quick_jvms()
+    arguments.add_argument("--part", default="1/1", help="run only this part of the campaign: 2/3 is every third run, from the second on")
+    arguments.add_argument("--replay", action="store_true", help="the seed is the seed of one run, not of a campaign")
+    arguments.add_argument("--out", type=Path, help="append a JSON line for each run to this file")
+    arguments.add_argument("--keep", action="store_true", help="keep the folder with the logs of failed runs")
+    options = arguments.parse_args()
+    speed_up_jvms()
     folder = Path(tempfile.mkdtemp(prefix="reo-faults-"))
-    runs = [(story, given.seed) for story, _ in chosen(given.seed, 0, given.only)] if given.replay else list(chosen(given.seed, given.runs, given.only))
-    part, parts = map(int, given.part.split("/"))
+    runs = list(choose_runs(options.seed, 0 if options.replay else options.runs, options.only))
+    if options.replay:
+        runs = [(story, options.seed) for story, _ in runs]
+    part, parts = map(int, options.part.split("/"))
     runs = runs[part - 1::parts]
-    print(f"seed {given.seed}, part {given.part}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
-    bad = 0
+    print(f"seed {options.seed}, part {options.part}, {len(runs)} runs, {os.cpu_count()} cores", flush=True)
+    failures = 0
     with ExitStack() as stack:
-        if not given.keep:
+        if not options.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        stands = Stands(folder, stack)
+        stands = Testbeds(folder, stack)
         for number, (story, seed) in enumerate(runs, 1):
-            commit = version()
-            result = stands.perform(story, seed)
+            commit = read_commit()
+            result = stands.run_story(story, seed)
             result.commit = commit
-            bad += not result.good
+            failures += not result.is_good
             hits = ", ".join(f"{count} × {what}" for what, count in result.hits.items())
             print(f"{number}/{len(runs)} {story.name}, seed {seed}: {hits}; {result.records} records, {result.duplicates} duplicates, {result.holes} holes, "
                   f"{result.stale} stale, {result.torn} torn, {result.seconds} s: {result.verdict}", flush=True)
-            if given.out:
-                with given.out.open("a") as out:
-                    out.write(json.dumps(result.as_dict()) + "\n")
-    print(f"{len(runs) - bad} of {len(runs)} came out as they have to")
-    return 1 if bad else 0
+            if options.out:
+                with options.out.open("a") as out:
+                    out.write(json.dumps(result.to_dict()) + "\n")
+    print(f"{len(runs) - failures} of {len(runs)} came out as they have to")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""One client connection through the proxy: two pumps, one for each direction, that pass whole frames on.
+"""One client connection through the proxy: two tasks, one for each direction, forward whole frames.
 
-Between the side that sends and its pump lies a line, in which each frame waits for its delay. Frames wait beside each other, as on a long way, and not
-one after the other, as on a slow one.
+A queue between the sender and its task holds each frame for its delay. The delays of several frames overlap, as with a high latency; they do not add
+up, as with a low bandwidth.
 
-Whatever ends one pump ends the connection on both sides, with one exception: a held request outlives its client. The upstream side stays open until the
-request was released and the broker has answered it, as if it had been on its way in a slow network all the time.
+When one task ends, the connection closes on both sides, with one exception: a held request outlives its client. The upstream side stays open until the
+request is released and the broker has responded, as if the request had been delayed by a slow network.
 """
 
 from __future__ import annotations
@@ -14,43 +14,44 @@ import contextlib
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 
-from faults.requests import LENGTH, Request, correlation_id, parse
-from faults.rule import Rule
+from faults.proxy_rule import ProxyRule
+from faults.requests import LENGTH, Request, parse_correlation_id, parse_request
 
 Stream = tuple[StreamReader, StreamWriter]
-Line = asyncio.Queue[tuple[float, bytes | None]]
-"""Frames, each with when it arrives; None when the sender has closed."""
+DelayQueue = asyncio.Queue[tuple[float, bytes | None]]
+"""Frames, each with its arrival time; None when the sender has closed."""
 Send = Callable[[StreamWriter, bytes], Awaitable[None]]
 IN_FLIGHT = 64
-"""How many frames a line holds; the sender waits for the next."""
+"""Frames that a queue holds; the sender waits while it is full."""
 
 
 class Connection:
-    """From a client that was accepted to the broker. `struck` counts a request and says which rule strikes it; `flow` is what both directions wait for.
+    """A connection from an accepted client to the broker. `match_rule` counts a request and returns its rule;
+    both directions wait for `wait_for_flow`.
 
-    `delay_s` is asked for each frame: how long it is on its way.
+    `delay_s` is called for each frame, for its delay.
     """
 
-    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], Rule | None], delay_s: Callable[[], float],
+    def __init__(self, client: Stream, upstream: Stream, struck: Callable[[Request], ProxyRule | None], delay_s: Callable[[], float],
                  flow: Callable[[], Awaitable[object]], send: Send) -> None:
         self.client_reader, self.client = client
         self.upstream_reader, self.upstream = upstream
-        self.struck, self.delay_s, self.flow, self.send = struck, delay_s, flow, send
-        self.requests: Line = asyncio.Queue(IN_FLIGHT)
-        self.answers: Line = asyncio.Queue(IN_FLIGHT)
+        self.match_rule, self.delay_s, self.wait_for_flow, self.send = struck, delay_s, flow, send
+        self.requests: DelayQueue = asyncio.Queue(IN_FLIGHT)
+        self.answers: DelayQueue = asyncio.Queue(IN_FLIGHT)
         self.pumps: list[asyncio.Task[None]] = []
-        self.owed: dict[int, Rule] = {}
+        self.rules_by_correlation_id: dict[int, ProxyRule] = {}
         self.held_ids: set[int] = set()
         self.held_answered = asyncio.Event()
-        self.deaf = False
-        """The broker gets nothing more."""
-        self.mute = False
-        """The client gets nothing more."""
+        self.drops_requests = False
+        """The broker receives nothing more."""
+        self.drops_answers = False
+        """The client receives nothing more."""
 
     async def run(self) -> None:
-        """Pass frames until one side is closed or a rule cuts."""
+        """Forward frames until one side closes or a rule cuts the connection."""
         readers = [asyncio.create_task(self._read(self.client_reader, self.requests)), asyncio.create_task(self._read(self.upstream_reader, self.answers))]
-        self.pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
+        self.pumps = [asyncio.create_task(self._forward_requests()), asyncio.create_task(self._forward_answers())]
         try:
             await asyncio.wait(self.pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -60,48 +61,48 @@ class Connection:
             self.upstream.close()
 
     def cut(self) -> None:
-        """Close both sides, or the client's only when a request is held."""
+        """Close both sides; while a request is held, close the client's side only."""
         if self.held_ids:
-            self.mute = True
+            self.drops_answers = True
             self.client.close()
         else:
             for pump in self.pumps:
                 pump.cancel()
 
-    async def _requests(self) -> None:
+    async def _forward_requests(self) -> None:
         """Client to broker."""
-        while (frame := await self._frame(self.requests)) is not None:
-            request = parse(frame)
-            rule = self.struck(request)
+        while (frame := await self._next_frame(self.requests)) is not None:
+            request = parse_request(frame)
+            rule = self.match_rule(request)
             if rule is not None:
                 if rule.action == "cut":
                     return
-                self.owed[request.correlation_id] = rule
-                self.deaf = self.deaf or rule.action == "drop"
+                self.rules_by_correlation_id[request.correlation_id] = rule
+                self.drops_requests = self.drops_requests or rule.action == "drop"
                 if rule.action == "hold":
                     self.held_ids.add(request.correlation_id)
                     await rule.gate.wait()
-            if not self.deaf:
-                await self._pass(self.upstream, frame)
-        while self.held_ids:  # the client has gone; what was held for it is still to be done
+            if not self.drops_requests:
+                await self._forward(self.upstream, frame)
+        while self.held_ids:  # the client has closed; its held request is still to be sent
             self.held_answered.clear()
             await self.held_answered.wait()
 
-    async def _answers(self) -> None:
+    async def _forward_answers(self) -> None:
         """Broker to client."""
-        while (frame := await self._frame(self.answers)) is not None:
-            answered = correlation_id(frame)
-            rule = self.owed.pop(answered, None)
+        while (frame := await self._next_frame(self.answers)) is not None:
+            answered_id = parse_correlation_id(frame)
+            rule = self.rules_by_correlation_id.pop(answered_id, None)
             if rule is not None:
-                rule.answer(frame[LENGTH.size:])
-                self.mute = self.mute or rule.action == "swallow_answer"
-            if not self.mute:
-                await self._pass(self.client, frame)
-            self.held_ids.discard(answered)
+                rule.record_answer(frame[LENGTH.size:])
+                self.drops_answers = self.drops_answers or rule.action == "swallow_answer"
+            if not self.drops_answers:
+                await self._forward(self.client, frame)
+            self.held_ids.discard(answered_id)
             self.held_answered.set()
 
-    async def _read(self, reader: StreamReader, line: Line) -> None:
-        """Put what a side sends on its line, as whole frames without their length."""
+    async def _read(self, reader: StreamReader, line: DelayQueue) -> None:
+        """Read whole frames, without their length, from a side into its queue."""
         frame: bytes | None = b""
         while frame is not None:
             frame = None
@@ -109,15 +110,15 @@ class Connection:
                 frame = await reader.readexactly(LENGTH.unpack(await reader.readexactly(LENGTH.size))[0])
             await line.put((asyncio.get_running_loop().time() + self.delay_s(), frame))
 
-    async def _frame(self, line: Line) -> bytes | None:
-        """The next frame that arrives; None when the sender has closed. Neither is noticed while nothing flows."""
-        arrives, frame = await line.get()
-        if (left_s := arrives - asyncio.get_running_loop().time()) > 0:
+    async def _next_frame(self, line: DelayQueue) -> bytes | None:
+        """The next frame that arrives; None when the sender has closed. Both wait while the connection is half-open."""
+        arrival_s, frame = await line.get()
+        if (left_s := arrival_s - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left_s)
-        await self.flow()
+        await self.wait_for_flow()
         return frame
 
-    async def _pass(self, writer: StreamWriter, frame: bytes) -> None:
-        """Send a frame on; a receiver that has gone is noticed by the pump that reads from it."""
+    async def _forward(self, writer: StreamWriter, frame: bytes) -> None:
+        """Forward a frame; the task that reads from the receiver notices when the receiver has closed."""
         with contextlib.suppress(OSError):
             await self.send(writer, LENGTH.pack(len(frame)) + frame)

@@ -1,8 +1,8 @@
-"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, what the dashboard shows while a copy is harmed.
+"""`make dashboard GRAFANA=/usr/share/grafana`: docs/dashboard.png, the dashboard during a copy with faults.
 
-Nothing in it is made up: brokers, a service with several identical sources, Prometheus and Grafana are real, with the files of deploy/ as
-docker-compose.yml mounts them, and Chromium draws the page. Each process is killed; the JVM once more while stage two stands still, so that
-it writes again what is there and has to be dropped; then the source that is copied from is away for a while. Debian's packages `prometheus`
+All data in it is real: brokers, a service with several identical sources, Prometheus and Grafana are real, with the files of deploy/ as
+docker-compose.yml mounts them, and Chromium draws the page. Each process is killed; the JVM once more while stage two is stopped, so that
+it writes duplicates, which stage two must drop; then the current source is down for a while. Debian's packages `prometheus`
 and `chromium` and an installed Grafana have to be there; nothing else of this repository needs them.
 """
 
@@ -27,41 +27,41 @@ import yaml
 from common.child_processes import die_with_parent
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run
-from faults.stand import IdenticalCluster, clusters
-from faults.stories.candidates import FAILOVER, Alike
+from faults.stories.candidates import FAILOVER, IdenticalFeed
+from faults.testbed import IdenticalCluster, start_clusters
 from reo.demo.broker import free_port
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, plain, until
+from tests.kafka import ROOT, Cluster, Clusters, make_record, until
 from tests.prometheus import Prometheus
-from tests.service import Service, kill
+from tests.service import Service, send_signal
 
 TOPIC = "orders"
 DEPLOY = ROOT / "deploy" / "grafana"
 WIDTH, CELL, HEAD = 1600, 38, 24
-"""Pixels: the page, a row of Grafana's grid, and what is around all of them."""
+"""Pixels: the width of the page, the height of a row of Grafana's grid, and the margin around the grid."""
 APART_S = 45
-"""From one fault to the next: so long each can be told from the others."""
+"""Between two faults, so that each is visible separately."""
 AWAY_S = 20
 FROZEN_S = 5
 LOADS_S = 30
 
 
 @contextmanager
-def grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
+def start_grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
     """A Grafana with our provisioning and the compose file's settings, both with this machine's addresses and folders; its address."""
     port = free_port()
-    places = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
+    replacements = {"http://prometheus:9090": f"http://127.0.0.1:{prometheus.port}", "/etc/grafana": str(DEPLOY)}
 
-    def here(text: str) -> str:
-        for there, place in places.items():
-            text = text.replace(there, place)
+    def replace_paths(text: str) -> str:
+        for original, replacement in replacements.items():
+            text = text.replace(original, replacement)
         return text
     for path in (DEPLOY / "provisioning").rglob("*.yml"):
         copy = folder / path.relative_to(DEPLOY)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(here(path.read_text()))
-    given = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
-    environment = {name: here(value) for name, value in given.items()} | {
+        copy.write_text(replace_paths(path.read_text()))
+    compose_environment = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
+    environment = {name: replace_paths(value) for name, value in compose_environment.items()} | {
         "GF_SERVER_HTTP_ADDR": "127.0.0.1", "GF_SERVER_HTTP_PORT": str(port), "GF_PATHS_DATA": str(folder), "GF_PATHS_LOGS": str(folder / "log"),
         "GF_PATHS_PROVISIONING": str(folder / "provisioning"), "GF_PATHS_PLUGINS": str(folder / "plugins"),
     }
@@ -75,8 +75,8 @@ def grafana(home: Path, folder: Path, prometheus: Prometheus) -> Iterator[str]:
         process.wait()
 
 
-def version(address: str) -> str:
-    """Grafana's, as soon as it answers; empty before."""
+def read_grafana_version(address: str) -> str:
+    """The version of Grafana when it responds; empty before."""
     try:
         with urllib.request.urlopen(f"{address}/api/health", timeout=5) as answer:  # noqa: S310
             return str(json.load(answer)["version"])
@@ -84,7 +84,7 @@ def version(address: str) -> str:
         return ""
 
 
-def drawn(address: str, minutes: float, to: Path) -> None:
+def draw_dashboard(address: str, minutes: float, to: Path) -> None:
     """The dashboard's last minutes, the whole page."""
     panels = json.loads((DEPLOY / "dashboards" / "reo.json").read_text())["panels"]
     height = HEAD + CELL * max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
@@ -95,57 +95,57 @@ def drawn(address: str, minutes: float, to: Path) -> None:
                         f"{address}/d/reo/reo?kiosk&refresh=&from=now-{60 * minutes:.0f}s&to=now"], check=True, timeout=4 * LOADS_S)
 
 
-def harmed(run: Run, service: Service, candidates: list[Cluster]) -> None:
-    """One fault of each kind, far enough apart to be seen one by one."""
-    def go_on() -> None:
-        run.flows()
+def inject_faults(run: Run, service: Service, candidates: list[Cluster]) -> None:
+    """Inject one fault of each kind, with a pause after each."""
+    def wait_until_visible() -> None:
+        run.wait_for_progress()
         time.sleep(APART_S)
-    go_on()
+    wait_until_visible()
     for stage in ("deduplicator", "jvm", "replicator"):
         run.kill_stage(service, stage)
-        go_on()
-    pid = until(lambda: service.pid_of("deduplicator"), "stage two lives")
-    kill(pid, signal.SIGSTOP)
-    run.hit("SIGSTOP of stage two")
-    begun = service.log.count(RUN_BEGINS)
+        wait_until_visible()
+    pid = until(lambda: service.find_pid("deduplicator"), "stage two lives")
+    send_signal(pid, signal.SIGSTOP)
+    run.record_fault("SIGSTOP of stage two")
+    runs_before = service.log.count(RUN_BEGINS)
     run.kill_stage(service, "jvm")
-    until(lambda: service.log.count(RUN_BEGINS) > begun, "a new run has begun")
+    until(lambda: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")
     time.sleep(FROZEN_S)
     os.kill(pid, signal.SIGCONT)
-    go_on()
-    lost = candidates[0].broker
-    lost.kill()
-    run.hit("SIGKILL of the source's broker")
+    wait_until_visible()
+    failed_broker = candidates[0].broker
+    failed_broker.kill()
+    run.record_fault("SIGKILL of the source's broker")
     until(lambda: service.metric("reo_source_switches_total") > 0, "the copy went over to another candidate")
     time.sleep(AWAY_S)
-    lost.start().wait()
-    go_on()
+    failed_broker.start().wait()
+    wait_until_visible()
 
 
-def fresh(number: int) -> Record:
-    """A record of now: what waits is as old as it looks."""
-    return plain(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
+def make_current_record(number: int) -> Record:
+    """A record with the current time, so that the dashboard shows its true age."""
+    return make_record(number)._replace(timestamp_ms=time.time_ns() // 1_000_000)
 
 
-def shown(home: Path, stand: Clusters, folder: Path, to: Path) -> str:
-    """Copy, harm, draw; then the copy has to be exact. Returns what was done."""
-    assert isinstance(stand.source, IdenticalCluster)
-    candidates = [stand.source, *stand.source.others]
+def make_screenshot(home: Path, testbed: Clusters, folder: Path, to: Path) -> str:
+    """Copy, inject the faults, draw; then the copy must be exact. Returns the faults."""
+    assert isinstance(testbed.source, IdenticalCluster)
+    candidates = [testbed.source, *testbed.source.others]
     for candidate in candidates:
         candidate.create(TOPIC, PARTITIONS)
-    run = Run(stand, folder, random.Random(0), TOPIC, Load(stand.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
-    with Alike(candidates, TOPIC, fresh):
+    run = Run(testbed, folder, random.Random(0), TOPIC, Load(testbed.source, TOPIC, PARTITIONS, paused=True))  # noqa: S311
+    with IdenticalFeed(candidates, TOPIC, make_current_record):
         service = run.start(source_bootstrap_servers=";".join(candidate.address for candidate in candidates), **FAILOVER)
         prometheus = Prometheus(folder, f"127.0.0.1:{service.environment['REO_METRICS_PORT']}")
-        with grafana(home, folder, prometheus) as address:
-            of = until(lambda: version(address), "Grafana answers")
-            began = time.monotonic()
-            harmed(run, service, candidates)
-            drawn(address, (time.monotonic() - began) / 60, to)
+        with start_grafana(home, folder, prometheus) as address:
+            grafana_version = until(lambda: read_grafana_version(address), "Grafana answers")
+            start_s = time.monotonic()
+            inject_faults(run, service, candidates)
+            draw_dashboard(address, (time.monotonic() - start_s) / 60, to)
         prometheus.end()
-    Clusters(candidates[1], stand.destination).copied(TOPIC, candidates[1].written(TOPIC))
+    Clusters(candidates[1], testbed.destination).wait_for_copy(TOPIC, candidates[1].count_offsets(TOPIC))
     service.stop()
-    return f"Grafana {of}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
+    return f"Grafana {grafana_version}; " + ", ".join(f"{count} × {what}" for what, count in run.hits.items()) + "; the copy is exact"
 
 
 def main() -> int:
@@ -153,9 +153,9 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="make dashboard")
     arguments.add_argument("grafana", type=Path, help="where Grafana is installed: the folder that has bin/grafana, conf and public")
     arguments.add_argument("--out", type=Path, default=ROOT / "docs" / "dashboard.png")
-    given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, clusters(Path(folder) / "brokers", "identical") as stand:
-        print(shown(given.grafana.resolve(), stand, Path(folder), given.out.resolve()))
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory(prefix="reo-dashboard-") as folder, start_clusters(Path(folder) / "brokers", "identical") as testbed:
+        print(make_screenshot(options.grafana.resolve(), testbed, Path(folder), options.out.resolve()))
     return 0
 
 

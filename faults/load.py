@@ -1,8 +1,8 @@
-"""A steady load on the source topic, so that a fault at any moment meets records in flight.
+"""A steady load on the source topic, so that records are in flight at every fault.
 
-Plain records are written at a constant rate; now and then a transaction is written, and every second one of those is aborted: what is
-aborted must never be seen. A record that could not be written while the source was down is simply not there: the judge compares what
-the topics have.
+Records without a transaction are written at a constant rate; every half second there is also a transaction, and every second one aborts:
+its records must never be visible. A record that could not be written while the source was down is not an error: the judge compares
+the topics.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.judge import Record
-from tests.kafka import Cluster, plain
+from tests.kafka import Cluster, make_record
 
 TICK_S = 0.02
 TRANSACTION_EVERY = 25
@@ -25,7 +25,7 @@ PATIENCE_S = 5.0
 
 
 class Load(threading.Thread):
-    """Writes until `stop`; `partitions` may be raised while it runs, `pause` holds it."""
+    """Writes until `stop`; `partitions` may be raised while it runs; `pause` pauses it."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int, records_per_s: int = 4000, *, paused: bool = False) -> None:
         super().__init__(daemon=True, name=f"load of {topic}")
@@ -34,8 +34,8 @@ class Load(threading.Thread):
         self.partitions = partitions
         self.records_per_s = records_per_s
         self.numbers = itertools.count()
-        self.handed = 0
-        """Records given to the client so far."""
+        self.produced = 0
+        """Records passed to the producer so far."""
         self.aborted = 0
         self.failure: Exception | None = None
         self._stopping = threading.Event()
@@ -55,28 +55,28 @@ class Load(threading.Thread):
         self.stop()
 
     def run(self) -> None:
-        """One tick after the other; an unforeseen failure is kept for `stop` to raise."""
+        """Write one tick after the other; `stop` raises an unexpected error."""
         try:
             self._write()
         except Exception as failure:
             self.failure = failure
 
     def stop(self) -> None:
-        """End the load: all that was handed over is written, or given up."""
+        """End the load: all records that were passed to the producer are delivered or have failed."""
         self._stopping.set()
         if self.is_alive():
             self.join(60)
         if self.failure or self.is_alive():
-            raise RuntimeError(f"the load failed: {self.failure or 'it does not end'}")
+            raise RuntimeError(f"the load failed: {self.failure or 'its thread does not end'}")
 
     def pause(self) -> None:
-        """Write nothing more until `go_on`; returns when everything handed over is written."""
+        """Write nothing until `resume`; returns when all records are delivered."""
         self._idle.clear()
         self._paused.set()
         if self.is_alive() and not self._idle.wait(60):
             raise RuntimeError("the load does not pause")
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Write again."""
         self._paused.clear()
 
@@ -93,31 +93,31 @@ class Load(threading.Thread):
                 due = time.monotonic()
                 continue
             for _ in range(int(self.records_per_s * TICK_S)):
-                self._hand(producer, plain(next(self.numbers)))
+                self._produce(producer, make_record(next(self.numbers)))
             producer.poll(0)
             if tick % TRANSACTION_EVERY == TRANSACTION_EVERY - 1:
-                self._transaction(abort=tick // TRANSACTION_EVERY % 2 == 0)
+                self._write_transaction(abort=tick // TRANSACTION_EVERY % 2 == 0)
             due += TICK_S
             self._stopping.wait(max(0.0, due - time.monotonic()))
         producer.flush(30)
 
-    def _hand(self, producer: Producer, record: Record) -> None:
+    def _produce(self, producer: Producer, record: Record) -> None:
         while not self._stopping.is_set():
             try:
-                number = self.handed
+                number = self.produced
                 producer.produce(self.topic, record.value, record.key, number % self.partitions, None, None, record.timestamp_ms, list(record.headers))
             except BufferError:  # the source is down for long
                 producer.poll(0.1)
-            except KafkaException as failed:
-                if failed.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                     raise
-                producer.list_topics(self.topic, PATIENCE_S)  # added just now, and not known to this client yet
+                producer.list_topics(self.topic, PATIENCE_S)  # a new partition, which this client does not know yet
             else:
-                self.handed += 1
+                self.produced += 1
                 return
 
-    def _transaction(self, *, abort: bool) -> None:
-        """Some records in a transaction; whatever fails, its client is thrown away and the next one begins anew."""
+    def _write_transaction(self, *, abort: bool) -> None:
+        """Write some records in a transaction; after an error the next transaction has a new producer."""
         try:
             if self._transactional is None:
                 self._transactional = self.cluster.producer(transactional_id=f"load-{self.topic}", transaction_timeout_ms=10_000, socket_timeout_ms=5000)
@@ -126,9 +126,9 @@ class Load(threading.Thread):
             for _ in range(TRANSACTION_RECORDS):
                 number = next(self.numbers)
                 value = b"%s %d" % (b"aborted" if abort else b"committed", number)
-                self._hand(self._transactional, Record(b"transaction", value, (), 1_700_000_000_000 + number))
+                self._produce(self._transactional, Record(b"transaction", value, (), 1_700_000_000_000 + number))
             if abort:
-                self._transactional.flush(PATIENCE_S)  # so that there is something to abort
+                self._transactional.flush(PATIENCE_S)  # so that the broker has records to abort
                 self._transactional.abort_transaction(PATIENCE_S)
                 self.aborted += TRANSACTION_RECORDS
             else:

@@ -1,8 +1,8 @@
-"""A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can say "hold the next EndTxn".
+"""A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can "hold the next EndTxn".
 
-The kills in `reo.demo` show what a process or a broker leaves behind when it dies. What they cannot show is the network between them: an answer that is lost,
-a request that arrives late, a connection that is there and carries nothing. The proxy makes exactly these, one request at a time (`faults.rule`), or all
-of it (`delay_s`, `bytes_per_s`, `half_open`, `cut_all`); whatever it did, it can prove. It runs on an event loop in a thread of its own; everything
+The kills in `reo.demo` show what a process or a broker leaves behind when it dies. They cannot show faults of the network: a response that is lost,
+a request that arrives late, a connection that is open and carries nothing. The proxy makes these faults, for one request (`faults.proxy_rule`) or for all
+(`delay_s`, `bytes_per_s`, `half_open`, `cut_all`), and can prove each of them. It runs on an event loop in a thread of its own; everything
 public may be used from any thread.
 """
 
@@ -19,33 +19,33 @@ from types import TracebackType
 from typing import Self
 
 from faults.connection import Connection
-from faults.requests import NAMES, Request
-from faults.rule import Action, Rule
+from faults.proxy_rule import Action, ProxyRule
+from faults.requests import API_NAMES, Request
 
 CHUNK_BYTES = 16_384
 ANSWER_S = 10
-"""Bound on what the proxy's own thread is asked to do."""
+"""Time-out of a call into the thread of the proxy."""
 
 
 class Proxy:
-    """Listens on `port` from the start (it goes into the broker's advertised listeners), and passes on to `upstream_port` between `start` and `close`.
+    """Listens on `port` from the start (it goes into the broker's advertised listeners), and forwards to `upstream_port` between `start` and `close`.
 
-    Each request and each answer is `delay_s` on its way, whatever its size; `bytes_per_s`, if not 0, bounds each direction of each connection.
+    Each request and each response is delayed by `delay_s`, whatever its size; `bytes_per_s`, if not 0, limits each direction of each connection.
     """
 
     def __init__(self, upstream_port: int, delay_s: float = 0, bytes_per_s: int = 0) -> None:
         self.upstream_port = upstream_port
         self.delay_s = delay_s
         self.bytes_per_s = bytes_per_s
-        self.seen: Counter[str] = Counter()
-        """Requests that clients sent, by API; struck ones too."""
+        self.request_counts: Counter[str] = Counter()
+        """Requests that clients sent, by API; with those that a rule matched."""
         self.accepted = 0
-        """Connections that clients made."""
-        self.rules: list[Rule] = []
+        """Connections that clients opened."""
+        self.rules: list[ProxyRule] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.new_event_loop()
-        self._flowing, self._over = asyncio.Event(), asyncio.Event()
+        self._flowing, self._closing = asyncio.Event(), asyncio.Event()
         self._flowing.set()
         self._connections: set[Connection] = set()
         self._thread = threading.Thread(target=self._run, name=f"proxy-{self.port}", daemon=True)
@@ -56,13 +56,13 @@ class Proxy:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> Self:
-        """Begin to pass on."""
+        """Start to forward."""
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """Close every connection; what is still held is never sent."""
-        self._loop.call_soon_threadsafe(self._over.set)
+        """Close every connection; requests that are still held are never sent."""
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(ANSWER_S)
 
     def __enter__(self) -> Self:
@@ -71,56 +71,56 @@ class Proxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
-    def rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> Rule:
-        """From now on, strike the nth request of this API (None: any) whose client id contains `client_id`, and as many as `times` says from there."""
-        if api is not None and api not in NAMES:
-            raise ValueError(f"there is no API {api!r}: a rule for it would never strike")
-        made = Rule(self._loop, action, api, client_id, nth, times)
-        self.rules.append(made)
-        return made
+    def add_rule(self, action: Action, api: str | None = None, client_id: str = "", nth: int = 1, times: int = 1) -> ProxyRule:
+        """From now on, apply `action` to the nth request of this API (None: any API) whose client id contains `client_id`, and to `times` requests in all."""
+        if api is not None and api not in API_NAMES:
+            raise ValueError(f"there is no API {api!r}: a rule for it would never match")
+        rule = ProxyRule(self._loop, action, api, client_id, nth, times)
+        self.rules.append(rule)
+        return rule
 
     @property
     def half_open(self) -> bool:
-        """While True, connections stay and new ones are accepted, but nothing passes, not even the end of a connection. What waits goes on afterwards."""
+        """While True, connections stay open and new ones are accepted, but no data passes, not even the end of a connection. Afterwards the data is sent."""
         return not self._flowing.is_set()
 
     @half_open.setter
     def half_open(self, closed: bool) -> None:
-        self._ask(self._flowing.clear if closed else self._flowing.set)
+        self._call_in_loop(self._flowing.clear if closed else self._flowing.set)
 
     def cut_all(self) -> int:
-        """Close all connections; returns how many. The broker's side stays open for a request that is held."""
+        """Close all connections; returns how many. The broker's side stays open while a request is held."""
         cut: list[Connection] = []
 
         def close() -> None:
             for connection in tuple(self._connections):
                 connection.cut()
                 cut.append(connection)
-        self._ask(close)
+        self._call_in_loop(close)
         return len(cut)
 
-    def _ask(self, what: Callable[[], None]) -> None:
-        async def asked() -> None:
-            what()
-        asyncio.run_coroutine_threadsafe(asked(), self._loop).result(ANSWER_S)
+    def _call_in_loop(self, function: Callable[[], None]) -> None:
+        async def call() -> None:
+            function()
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result(ANSWER_S)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, sock=self._socket)
-        await self._over.wait()
+        server = await asyncio.start_server(self._on_connection, sock=self._socket)
+        await self._closing.wait()
         server.close()
 
-    async def _connected(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _on_connection(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.accepted += 1
         try:
             upstream = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         except OSError:  # the broker is down: so is its proxy
             writer.close()
             return
-        connection = Connection((reader, writer), upstream, self._struck, lambda: self.delay_s, self._flowing.wait, self._send)
+        connection = Connection((reader, writer), upstream, self._match_rule, lambda: self.delay_s, self._flowing.wait, self._send)
         self._connections.add(connection)
         try:
             with contextlib.suppress(asyncio.CancelledError):
@@ -128,10 +128,10 @@ class Proxy:
         finally:
             self._connections.discard(connection)
 
-    def _struck(self, request: Request) -> Rule | None:
-        """Count a request. The first rule that strikes it has it; the rules behind that one do not count it."""
-        self.seen[request.api] += 1
-        return next((rule for rule in tuple(self.rules) if rule.strikes(request)), None)
+    def _match_rule(self, request: Request) -> ProxyRule | None:
+        """Count a request, and return the first rule that matches it; later rules do not count it."""
+        self.request_counts[request.api] += 1
+        return next((rule for rule in tuple(self.rules) if rule.matches(request)), None)
 
     async def _send(self, writer: StreamWriter, frame: bytes) -> None:
         for begin in range(0, len(frame), CHUNK_BYTES):

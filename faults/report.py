@@ -38,174 +38,175 @@ aborted-but-visible. It also asks for open transactions, and holds the service's
 """
 
 
-def amount(row: Row, name: str) -> int:
+def get_figure(row: Row, name: str) -> int:
     """A figure of a run."""
     return int(row[name])
 
 
-def by_story(rows: list[Row]) -> dict[str, list[Row]]:
+def group_by_story(rows: list[Row]) -> dict[str, list[Row]]:
     """The runs of each story, in the order of the first."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    rows_by_story: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["story"]].append(row)
-    return found
+        rows_by_story[row["story"]].append(row)
+    return rows_by_story
 
 
-def good(row: Row) -> bool:
+def is_good(row: Row) -> bool:
     """Whether it came out as it has to."""
     return not row["verdict"].startswith("FAILED")
 
 
-def summary(rows: list[Row], how: str) -> list[str]:
+def format_summary(rows: list[Row], how: str) -> list[str]:
     """Totals."""
     hits = sum(sum(count for what, count in row["hits"].items() if "records" not in what and "requests" not in what) for row in rows)
     stopped = sum("stopped as it has to" in row["verdict"] for row in rows)
     exact = sum(row["verdict"] == "exact" for row in rows)
-    outcome = (f"**{len(rows)} runs, {sum(map(good, rows))} came out as they have to**: {exact} exact, {stopped} ended with the named stop that the harm "
+    outcome = (f"**{len(rows)} runs, {sum(map(is_good, rows))} came out as they have to**: {exact} exact, {stopped} ended with the named stop that the harm "
                f"asks for, {len(rows) - exact - stopped} wrong.")
     names = {"records": "records compared", "aborted": "aborted at the source", "duplicates": "duplicates dropped", "holes": "records behind holes dropped",
              "stale": "stale records dropped", "torn": "torn records healed"}
-    figures = {"faults": hits} | {text: sum(amount(row, name) for row in rows) for name, text in names.items()}
+    figures = {"faults": hits} | {text: sum(get_figure(row, name) for row in rows) for name, text in names.items()}
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     replay = (f"Made with `{how}`. Replay one run with `make faults ONLY='<story>' SEED=<seed> REPLAY=1`. Commits: {commits}; what a run found was fixed, and "
               "stays in the table as it came out.")
     return [outcome, "", *(f"- {name}: {figure:,}" for name, figure in figures.items()), "", replay, ""]
 
 
-def wrong(rows: list[Row]) -> list[str]:
+def format_failures(rows: list[Row]) -> list[str]:
     """Each run that did not come out as it has to, and what the same seed does with later code."""
     lines = ["## What came out wrong", "", "| story | seed | commit | verdict | replayed |", "|---|---:|---|---|---|"]
     for row in rows:
-        if not good(row):
-            later = [f"{other['commit']}: {first_line(other)}" for other in rows
+        if not is_good(row):
+            later = [f"{other['commit']}: {format_verdict(other)}" for other in rows
                      if (other["story"], other["seed"]) == (row["story"], row["seed"]) and other["commit"] != row["commit"]]
-            lines.append(f"| {row['story']} | {row['seed']} | {row['commit']} | {first_line(row)} | {'; '.join(later) or 'no'} |")
-    return [*lines, ""] if not all(map(good, rows)) else []
+            lines.append(f"| {row['story']} | {row['seed']} | {row['commit']} | {format_verdict(row)} | {'; '.join(later) or 'no'} |")
+    return [*lines, ""] if not all(map(is_good, rows)) else []
 
 
-def first_line(row: Row) -> str:
+def format_verdict(row: Row) -> str:
     """The verdict, for a cell of a table."""
     return str(row["verdict"]).split("\n", 1)[0].replace("|", "/")[:160]
 
 
-def stories(rows: list[Row]) -> list[str]:
+def format_stories(rows: list[Row]) -> list[str]:
     """One line for each story."""
     lines = ["## By story", "", "| story | runs | good | harm done | duplicates | holes | stale | torn | exact after, s (median / most) |",
              "|---|---:|---:|---|---:|---:|---:|---:|---:|"]
-    for story, told in by_story(rows).items():
+    for story, story_rows in group_by_story(rows).items():
         hits: dict[str, int] = defaultdict(int)
-        for row in told:
+        for row in story_rows:
             for what, count in row["hits"].items():
-                hits[kind(what)] += count
-        healed = [row["heal_s"] for row in told if row["verdict"] == "exact"]
-        times = f"{median(healed):.0f} / {max(healed):.0f}" if healed else "–"
-        figures = " | ".join(f"{sum(amount(row, name) for row in told):,}" for name in ("duplicates", "holes", "stale", "torn"))
+                hits[strip_figures(what)] += count
+        heal_times_s = [row["heal_s"] for row in story_rows if row["verdict"] == "exact"]
+        times = f"{median(heal_times_s):.0f} / {max(heal_times_s):.0f}" if heal_times_s else "–"
+        figures = " | ".join(f"{sum(get_figure(row, name) for row in story_rows):,}" for name in ("duplicates", "holes", "stale", "torn"))
         harm = ", ".join(f"{count} × {what}" for what, count in hits.items())
-        lines.append(f"| {story} | {len(told)} | {sum(map(good, told))} | {harm} | {figures} | {times} |")
+        lines.append(f"| {story} | {len(story_rows)} | {sum(map(is_good, story_rows))} | {harm} | {figures} | {times} |")
     return [*lines, ""]
 
 
-def kind(what: str) -> str:
+def strip_figures(what: str) -> str:
     """A hit without the figures of its run."""
     return " ".join(word for word in what.split() if not word.replace(".", "").isdigit()).replace("for s,", "").replace("for s of at most", "")
 
 
-def runs(rows: list[Row]) -> list[str]:
+def format_runs(rows: list[Row]) -> list[str]:
     """Every run."""
     lines = ["## Every run", "", "| # | commit | story | seed | harm | records | duplicates | holes | stale | torn | s | verdict |",
              "|---:|---|---|---:|---|---:|---:|---:|---:|---:|---:|---|"]
     for number, row in enumerate(rows, 1):
         harm = ", ".join(f"{count} × {what}" for what, count in row["hits"].items())
-        figures = " | ".join(f"{amount(row, name):,}" for name in ("records", "duplicates", "holes", "stale", "torn"))
-        lines.append(f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {first_line(row)} |")
+        figures = " | ".join(f"{get_figure(row, name):,}" for name in ("records", "duplicates", "holes", "stale", "torn"))
+        lines.append(f"| {number} | {row['commit']} | {row['story']} | {row['seed']} | {harm} | {figures} | {row['seconds']:.0f} | {format_verdict(row)} |")
     return [*lines, ""]
 
 
-def rivals(found: Row, rows: list[Row]) -> list[str]:
+def format_rivals(results: Row, rows: list[Row]) -> list[str]:
     """Theirs beside ours."""
     how = "The same load, faults and judge (`python -m faults.rivals`), each run on brokers of its own. Ours are the runs above with the same story."
-    lines = [f"## {found['rival']}", "", how, "", "| story | theirs | what its log said | complete after | reo |", "|---|---|---|---:|---|"]
-    told = by_story(rows)
-    for outcome in found["outcomes"]:
-        same = told.get({"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(outcome["story"], outcome["story"]), [])
-        verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in same)
+    lines = [f"## {results['rival']}", "", how, "", "| story | theirs | what its log said | complete after | reo |", "|---|---|---|---:|---|"]
+    rows_by_story = group_by_story(rows)
+    for outcome in results["outcomes"]:
+        own_rows = rows_by_story.get({"MirrorMaker SIGKILL": "SIGKILL of both stages"}.get(outcome["story"], outcome["story"]), [])
+        verdicts = Counter(row["verdict"].split("\n")[0][:100] for row in own_rows)
         ours = "; ".join(f"{count} × {verdict}" for verdict, count in verdicts.items())
-        took = "never" if outcome["seconds"] is None else f"{outcome['seconds']:.0f} s"
-        lines.append(f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {took} | {ours or 'not run'} |")
+        complete_after = "never" if outcome["seconds"] is None else f"{outcome['seconds']:.0f} s"
+        lines.append(f"| {outcome['story']} | {outcome['verdict']} | {outcome['said']} | {complete_after} | {ours or 'not run'} |")
     return [*lines, ""]
 
 
-def soak(found: Row) -> list[str]:
+def format_soak(result: Row) -> list[str]:
     """The long run."""
-    what = (f"`{found['how']}`: {found['minutes']:.0f} minutes at {found['records_per_s']:,} records/s with a fault every {found['fault_every_s']} s on "
-            f"average; {found['records']:,} records, {found['faults']} faults, verdict: **{found['verdict']}**. Slopes are least-squares lines through the "
+    what = (f"`{result['how']}`: {result['minutes']:.0f} minutes at {result['records_per_s']:,} records/s with a fault every {result['fault_every_s']} s on "
+            f"average; {result['records']:,} records, {result['faults']} faults, verdict: **{result['verdict']}**. Slopes are least-squares lines through the "
             "second half.")
     lines = ["## Soak", "", what, "", "| process | RSS at the end, MB | slope, MB/h | file descriptors | slope, 1/h | threads | slope, 1/h |",
              "|---|---:|---:|---:|---:|---:|---:|"]
-    for name, row in found["processes"].items():
+    for name, row in result["processes"].items():
         lines.append(f"| {name} | {row['rss_mb']:.0f} | {row['rss_mb_per_h']:+.1f} | {row['descriptors']:.0f} | {row['descriptors_per_h']:+.1f} | "
                      f"{row['threads']:.0f} | {row['threads_per_h']:+.1f} |")
     return [*lines, ""]
 
 
-def simulated(rows: list[Row]) -> list[str]:
+def format_simulation(rows: list[Row]) -> list[str]:
     """`make simulate`: totals, and every kind of fault."""
-    counted: Counter[str] = Counter()
+    fault_counts: Counter[str] = Counter()
     ends: Counter[str] = Counter()
     for row in rows:
-        counted.update(row["faults"])
+        fault_counts.update(row["faults"])
         ends.update(row["ends"])
     total = {name: sum(row[name] for row in rows) for name in ("runs", "compared", "steps", "virtual_s", "seconds")}
-    found = sum(len(row["violations"]) for row in rows)
+    violations = sum(len(row["violations"]) for row in rows)
     seeds = ", ".join(f"{row['seed']} to {row['seed'] + row['runs'] - 1}" for row in rows)
     how = ("The service's own processes, unchanged, on a virtual clock against a simulated Kafka (`simulator/`): after every step, what can be read at the "
            "destination has to be a prefix of what can be read at the source.")
-    what = (f"**{total['runs']:,} schedules, {found} came out wrong**: {counted.total():,} faults of {len(counted)} kinds, {total['compared']:,} records "
-            f"compared, {total['steps']:,} steps, {total['virtual_s'] / 3600:,.0f} hours of virtual time in {total['seconds'] / 60:,.0f} minutes "
+    what = (f"**{total['runs']:,} schedules, {violations} came out wrong**: {fault_counts.total():,} faults of {len(fault_counts)} kinds, "
+            f"{total['compared']:,} records compared, {total['steps']:,} steps, "
+            f"{total['virtual_s'] / 3600:,.0f} hours of virtual time in {total['seconds'] / 60:,.0f} minutes "
             f"({60 * total['runs'] / total['seconds']:,.0f} schedules a minute). Seeds {seeds} (`make simulate SEED= RUNS=`).")
     lines = ["## Simulated", "", how, "", what, "", "| fault | times |", "|---|---:|"]
-    lines += [f"| {kind} | {number:,} |" for kind, number in counted.most_common()]
+    lines += [f"| {kind} | {number:,} |" for kind, number in fault_counts.most_common()]
     lines += ["", "| how the service ended | schedules |", "|---|---:|", *(f"| {end} | {number:,} |" for end, number in ends.most_common()), ""]
     return lines
 
 
-def planted(rows: list[Row]) -> list[str]:
+def format_planted(rows: list[Row]) -> list[str]:
     """Known wrongs, and after how many schedules each was found."""
-    found = [row for row in rows if row["seed"]]
+    detected_rows = [row for row in rows if row["seed"]]
     what = (f"Put into the service's own text, one at a time (`make simulate PLANTED=all`), and looked for with the seeds from 1 on: "
-            f"**{len(found)} of {len(rows)} found**.")
+            f"**{len(detected_rows)} of {len(rows)} found**.")
     lines = ["## Planted wrongs", "", what, "", "| wrong | found after | what was seen |", "|---|---:|---|"]
     for row in rows:
-        seen = row["violation"].splitlines()[0].replace("|", "/")[:160] if row["seed"] else ""
-        lines.append(f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} | {seen} |")
+        violation = row["violation"].splitlines()[0].replace("|", "/")[:160] if row["seed"] else ""
+        lines.append(f"| {row['name']} | {row['seed'] or 'not in ' + format(row['runs'], ',')} | {violation} |")
     return [*lines, ""]
 
 
-def older(page: str, title: str) -> list[str]:
+def keep_section(page: str, title: str) -> list[str]:
     """A section of the page as it stands, said to be of an earlier campaign."""
-    _, found, rest = page.partition(f"\n## {title}\n")
-    said = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
-    body = rest.split("\n## ", 1)[0].strip().removeprefix(said).strip()
-    return [f"## {title}", "", said, "", body, ""] if found else []
+    _, heading, rest = page.partition(f"\n## {title}\n")
+    note = "*From an earlier campaign, and so are the runs of reo that it speaks of.*"
+    body = rest.split("\n## ", 1)[0].strip().removeprefix(note).strip()
+    return [f"## {title}", "", note, "", body, ""] if heading else []
 
 
-def together(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+def merge_labels(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """What happened at nearly the same time has one label."""
-    found: list[tuple[float, str]] = []
+    labels: list[tuple[float, str]] = []
     for moment, what in marks:
-        if found and moment - found[-1][0] < LABELS_APART_S:
-            found[-1] = (found[-1][0], f"{found[-1][1]}, {what}")
+        if labels and moment - labels[-1][0] < LABELS_APART_S:
+            labels[-1] = (labels[-1][0], f"{labels[-1][1]}, {what}")
         else:
-            found.append((moment, what))
-    return found
+            labels.append((moment, what))
+    return labels
 
 
-def picture(rows: list[Row], to: Path) -> str:
+def draw_picture(rows: list[Row], to: Path) -> str:
     """Rate and lag of one run over time, with what was done to it."""
-    with_course = [row for row in rows if row.get("timeline")]
-    if not with_course:
+    timeline_rows = [row for row in rows if row.get("timeline")]
+    if not timeline_rows:
         return ""
-    row = max(with_course, key=lambda found: len(found["timeline"]))
+    row = max(timeline_rows, key=lambda candidate: len(candidate["timeline"]))
     times, source, copy = zip(*row["timeline"], strict=True)
     figure, (rate, lag) = plt.subplots(2, 1, sharex=True, figsize=(11, 6), layout="constrained")
     for offsets, name in ((source, "source"), (copy, "destination")):
@@ -213,10 +214,11 @@ def picture(rows: list[Row], to: Path) -> str:
         rate.plot(times[1:], speeds, label=name, linewidth=1)
     rate.set_ylabel("offsets/s")
     rate.legend(loc="upper right")
-    lag.plot(times, [max(0, there - here) for there, here in zip(source, copy, strict=True)], color="tab:red", linewidth=1)
+    offset_lags = [max(0, source_offset - destination_offset) for source_offset, destination_offset in zip(source, copy, strict=True)]
+    lag.plot(times, offset_lags, color="tab:red", linewidth=1)
     lag.set_ylabel("offsets behind")
     lag.set_xlabel("seconds")
-    for moment, what in together(row["marks"]):
+    for moment, what in merge_labels(row["marks"]):
         rate.axvline(moment, color="grey", linewidth=0.7)
         lag.axvline(moment, color="grey", linewidth=0.7)
         rate.annotate(what, (moment, 1), xycoords=("data", "axes fraction"), rotation=75, fontsize=7, va="bottom", annotation_clip=False)
@@ -235,19 +237,19 @@ def main() -> None:
     arguments.add_argument("--simulated", type=Path)
     arguments.add_argument("--planted", type=Path)
     arguments.add_argument("--how", default="make faults")
-    given = arguments.parse_args()
-    rows = read(given.results)
+    options = arguments.parse_args()
+    rows = read_rows(options.results)
     DOCS.mkdir(exist_ok=True)
-    lines = [HEAD, *summary(rows, given.how), *wrong(rows), picture(rows, DOCS / "faults.png"), *stories(rows)]
+    lines = [HEAD, *format_summary(rows, options.how), *format_failures(rows), draw_picture(rows, DOCS / "faults.png"), *format_stories(rows)]
     page = (DOCS / "faults.md").read_text() if (DOCS / "faults.md").exists() else ""
-    lines += simulated(read(given.simulated)) if given.simulated else older(page, "Simulated")
-    lines += planted(read(given.planted)) if given.planted else older(page, "Planted wrongs")
-    lines += rivals(json.loads(given.rivals.read_text()), rows) if given.rivals else older(page, RIVAL)
-    lines += soak(json.loads(given.soak.read_text())) if given.soak else older(page, "Soak")
-    (DOCS / "faults.md").write_text("\n".join([*lines, *runs(rows)]))
+    lines += format_simulation(read_rows(options.simulated)) if options.simulated else keep_section(page, "Simulated")
+    lines += format_planted(read_rows(options.planted)) if options.planted else keep_section(page, "Planted wrongs")
+    lines += format_rivals(json.loads(options.rivals.read_text()), rows) if options.rivals else keep_section(page, RIVAL)
+    lines += format_soak(json.loads(options.soak.read_text())) if options.soak else keep_section(page, "Soak")
+    (DOCS / "faults.md").write_text("\n".join([*lines, *format_runs(rows)]))
 
 
-def read(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[Row]:
     """JSON lines."""
     return [json.loads(line) for line in file.read_text().splitlines()]
 

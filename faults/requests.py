@@ -1,8 +1,8 @@
-"""What can be read of a Kafka request without knowing its body: the header, which is the same for every API.
+"""Parse the header of a Kafka request, which is the same for every API, without its body.
 
 Both sides send frames: four bytes of length, then that many bytes. A request begins with API key, API version, correlation id and client id
-(header versions 1 and 2 differ only behind the client id); an answer begins with the correlation id of its request. That is all that a
-proxy needs to say "the next EndTxn of this client".
+(header versions 1 and 2 differ only behind the client id); a response begins with the correlation id of its request. A proxy needs
+no more to select "the next EndTxn of this client".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-NAMES = (
+API_NAMES = (
     "Produce", "Fetch", "ListOffsets", "Metadata", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "OffsetCommit", "OffsetFetch",
     "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "SaslHandshake", "ApiVersions",
     "CreateTopics", "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn",
@@ -39,13 +39,13 @@ class Request:
     frame: bytes
 
 
-def parse(frame: bytes) -> Request:
-    """The header of a request's frame; a new API goes by its number."""
+def parse_request(frame: bytes) -> Request:
+    """The header of a request's frame; an API without a name here gets its number."""
     key, version, correlation_id, length = HEADER.unpack_from(frame)
     client_id = frame[HEADER.size:HEADER.size + max(0, length)].decode(errors="replace")
-    return Request(NAMES[key] if 0 <= key < len(NAMES) else str(key), version, correlation_id, client_id, frame)
+    return Request(API_NAMES[key] if 0 <= key < len(API_NAMES) else str(key), version, correlation_id, client_id, frame)
 
 
-def correlation_id(frame: bytes) -> int:
-    """Which request an answer's frame belongs to."""
+def parse_correlation_id(frame: bytes) -> int:
+    """The correlation id of a response's frame."""
     return int(LENGTH.unpack_from(frame)[0])

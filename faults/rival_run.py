@@ -1,10 +1,10 @@
-"""One run of MirrorMaker 2 under harm: the brokers, the load and the judge of our own runs, other hands on the service.
+"""One run of MirrorMaker 2 with faults: the same brokers, load and judge as for reo.
 
-A rival has no exit codes, counters or frontier that we could hold it to. So three things are noted, and none is called good or bad here:
-what the judge says of the copy, what the log says about the harm (a line that a healthy start says too is none), and how long it took.
+MirrorMaker 2 has no exit codes, counters or frontier to compare with. So a run records three things and calls none of them good or bad: the
+judge's verdict on the copy, the log lines about the fault (without the lines that a start without faults logs too), and the time it took.
 
-A run is over when the copy is exact, or when it can no longer become so: the last record of every partition has arrived, or nothing
-happens for PATIENCE_S. That is longer than Connect's longest wait of its own accord, scheduled.rebalance.max.delay.ms.
+A run ends when the copy is exact, or when it cannot become exact any more: the last record of every partition has arrived, or nothing
+arrives for PATIENCE_S. That is longer than Connect's longest delay, scheduled.rebalance.max.delay.ms.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from dataclasses import asdict, dataclass, field
 
 from bench.mirrormaker import MirrorMaker
 from faults.load import Load
-from tests.judge import Partitions, verdict
+from tests.judge import Partitions, compare_partitions
 from tests.kafka import Clusters, until
 
 PATIENCE_S = 400
 STEADY_S = 10
-"""What came late (a record twice, a transaction undone) has to show by then."""
+"""Late differences (a duplicate, an aborted transaction) appear within this time."""
 LINES_MAX = 20
 JUDGE_EVERY_S = 0.5
 LINE = re.compile(r"^\S+ \[.*?\] (ERROR|WARN|INFO) \S+ - (.*)$")
 BRACES = re.compile(r"\{.*\}")
-TELLING = re.compile(r"out of range|truncat|Resetting offset|topicId changed from (?!null)")
-"""What makes an INFO line one about lost records; a client that has just connected resets its epoch from null."""
+DATA_LOSS = re.compile(r"out of range|truncat|Resetting offset|topicId changed from (?!null)")
+"""INFO lines about lost records. A new client resets its epoch from null, which is not a loss."""
 
 
 @dataclass
 class Outcome:
-    """A line of the table."""
+    """A row of the table."""
 
     story: str
     run: int
@@ -40,113 +40,115 @@ class Outcome:
     verdict: str
     said: str
     records: int
-    """What the source had in all, whatever was deleted there later."""
+    """All records of the source, also those that were deleted later."""
     seconds: float | None
-    """From the end of the load, or from the start after the harm, until the judge began to read an exact copy; None when it never was exact.
-    An upper bound: reading the source comes before."""
+    """From the end of the load, or from the start after the fault, until the judge started to read an exact copy; None when it never was exact.
+    An upper bound: the source is read before."""
     since_harm_s: float | None
     lines: dict[str, list[str]] = field(default_factory=dict)
-    """The lines of each level that were about the harm, without their repetitions."""
+    """The log lines of each level about the fault, without repetitions."""
     aborted: int = 0
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return asdict(self)
 
 
 @dataclass
-class Scene:
-    """What a story has in its hands."""
+class MirrorMakerRun:
+    """The clusters, the load and the MirrorMaker of a run, for its story."""
 
     clusters: Clusters
     topic: str
-    rival: MirrorMaker
+    mirrormaker: MirrorMaker
     load: Load
     hits: Counter[str] = field(default_factory=Counter)
-    harmed: float = 0.0
-    acted: float = 0.0
-    """When the last thing was done to it or for it."""
-    healthy: set[str] = field(default_factory=set)
-    heard: int = 0
-    """How much of the log was written before the harm."""
+    fault_s: float = 0.0
+    last_action_s: float = 0.0
+    """When it was last started, stopped or disturbed."""
+    healthy_messages: set[str] = field(default_factory=set)
+    log_length_before_fault: int = 0
+    """Characters of the log before the first fault."""
 
-    def flows(self, least: int = 4000) -> None:
-        """Wait until so many more offsets are there: the copy is under way now."""
+    def wait_for_progress(self, least: int = 4000) -> None:
+        """Wait until `least` more offsets have arrived: the copy is running."""
         destination = self.clusters.destination
         until(lambda: destination.partitions(self.topic), "the destination has the topic", PATIENCE_S)
-        wanted = destination.written(self.topic) + least
-        until(lambda: destination.written(self.topic) >= wanted, f"{wanted} offsets at the destination", PATIENCE_S)
+        wanted = destination.count_offsets(self.topic) + least
+        until(lambda: destination.count_offsets(self.topic) >= wanted, f"{wanted} offsets at the destination", PATIENCE_S)
 
-    def hit(self, what: str) -> None:
-        """Say that harm was done just now; what the log had said until the first time was no answer to it."""
+    def record_fault(self, what: str) -> None:
+        """Count a fault that happened now; log lines before the first fault are not about it."""
         if not self.hits:
-            log = self.rival.log
-            self.heard = len(log)
-            self.healthy = {_shape(message) for _, message in _lines(log)}
+            log = self.mirrormaker.log
+            self.log_length_before_fault = len(log)
+            self.healthy_messages = {_normalise(message) for _, message in _parse_log(log)}
         self.hits[what] += 1
-        self.harmed = self.acted = time.monotonic()
+        self.fault_s = self.last_action_s = time.monotonic()
 
     def kill(self) -> None:
-        """SIGKILL of a living MirrorMaker."""
-        assert self.rival.living(), self.rival.tail()
-        self.rival.kill()
-        self.hit("SIGKILL of MirrorMaker")
+        """SIGKILL a running MirrorMaker."""
+        assert self.mirrormaker.list_processes(), self.mirrormaker.read_log_tail()
+        self.mirrormaker.kill()
+        self.record_fault("SIGKILL of MirrorMaker")
 
     def start(self) -> None:
         """Start it, or start it again."""
-        self.rival.start()
-        self.acted = time.monotonic()
+        self.mirrormaker.start()
+        self.last_action_s = time.monotonic()
 
 
-def judged(scene: Scene, reference: Partitions) -> tuple[str, float | None]:
-    """The verdict when the run is over, and when (monotonic) the copy was complete."""
+def judge_run(scene: MirrorMakerRun, reference: Partitions) -> tuple[str, float | None]:
+    """The verdict at the end of the run, and when (monotonic) the copy was complete."""
     deadline = time.monotonic() + PATIENCE_S
     ends: dict[int, int] = {}
     while True:
         now = time.monotonic()
-        copy, ends = _changed(scene, ends)
+        copy, ends = _read_if_changed(scene, ends)
         if copy is not None:
             deadline = now + PATIENCE_S
-            if verdict(reference, copy) == [] or _at_the_end(reference, copy):
+            if compare_partitions(reference, copy) == [] or _has_last_records(reference, copy):
                 time.sleep(STEADY_S)
-                differences = verdict(reference, scene.clusters.destination.read(scene.topic))
+                differences = compare_partitions(reference, scene.clusters.destination.read(scene.topic))
                 return ("; ".join(differences) or "exact"), None if differences else now
-        if now > deadline or scene.rival.code is not None:
-            why = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.rival.code}"
-            return "; ".join([why, *verdict(reference, scene.clusters.destination.read(scene.topic))]), None
+        if now > deadline or scene.mirrormaker.exit_code is not None:
+            reason = f"nothing for {PATIENCE_S} s" if now > deadline else f"it ended with {scene.mirrormaker.exit_code}"
+            return "; ".join([reason, *compare_partitions(reference, scene.clusters.destination.read(scene.topic))]), None
         time.sleep(JUDGE_EVERY_S)
 
 
-def _changed(scene: Scene, ends: dict[int, int]) -> tuple[Partitions | None, dict[int, int]]:
-    """The copy, if more of it can be read than last time."""
+def _read_if_changed(scene: MirrorMakerRun, ends: dict[int, int]) -> tuple[Partitions | None, dict[int, int]]:
+    """The copy, if its last stable offsets have changed since `ends`."""
     if not scene.clusters.destination.partitions(scene.topic):
         return None, ends
-    found = scene.clusters.destination.ends(scene.topic, stable=True)
-    return (None if found == ends else scene.clusters.destination.read(scene.topic)), found
+    current_ends = scene.clusters.destination.end_offsets(scene.topic, stable=True)
+    return (None if current_ends == ends else scene.clusters.destination.read(scene.topic)), current_ends
 
 
-def _at_the_end(reference: Partitions, copy: Partitions) -> bool:
+def _has_last_records(reference: Partitions, copy: Partitions) -> bool:
     return all(records[-1] in reversed(copy.get(partition, [])) for partition, records in reference.items() if records)
 
 
-def said(scene: Scene) -> tuple[str, dict[str, list[str]]]:
-    """Its strongest words about the harm, and the lines of each level."""
-    about = [(level, message) for level, message in _lines(scene.rival.log[scene.heard:]) if _shape(message) not in scene.healthy]
-    telling = {"ERROR": [message for level, message in about if level == "ERROR"], "WARN": [message for level, message in about if level == "WARN"],
-               "INFO": [message for level, message in about if level == "INFO" and TELLING.search(message)]}
-    lines = {level: list({_shape(message): message for message in messages}.values())[:LINES_MAX] for level, messages in telling.items()}
-    first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in telling.items() if messages), "nothing")
-    if scene.rival.code is not None:
-        return f"stopped (exit code {scene.rival.code}); {first}", lines
-    if scene.rival.task_failures:
+def summarise_log(scene: MirrorMakerRun) -> tuple[str, dict[str, list[str]]]:
+    """Its most severe log line about the fault, and the lines of each level."""
+    log_since_fault = scene.mirrormaker.log[scene.log_length_before_fault:]
+    new_messages = [(level, message) for level, message in _parse_log(log_since_fault) if _normalise(message) not in scene.healthy_messages]
+    messages_by_level = {
+        "ERROR": [message for level, message in new_messages if level == "ERROR"], "WARN": [message for level, message in new_messages if level == "WARN"],
+        "INFO": [message for level, message in new_messages if level == "INFO" and DATA_LOSS.search(message)]}
+    lines = {level: list({_normalise(message): message for message in messages}.values())[:LINES_MAX] for level, messages in messages_by_level.items()}
+    first = next((f"{level}: {BRACES.sub('{…}', messages[0])[:250]}" for level, messages in messages_by_level.items() if messages), "nothing")
+    if scene.mirrormaker.exit_code is not None:
+        return f"stopped (exit code {scene.mirrormaker.exit_code}); {first}", lines
+    if scene.mirrormaker.task_failures:
         return f"a task stopped for good; {first}", lines
     return first, lines
 
 
-def _lines(log: str) -> list[tuple[str, str]]:
-    return [(found[1], found[2]) for line in log.splitlines() if (found := LINE.match(line))]
+def _parse_log(log: str) -> list[tuple[str, str]]:
+    return [(match[1], match[2]) for line in log.splitlines() if (match := LINE.match(line))]
 
 
-def _shape(message: str) -> str:
-    """A message without what differs from one time to the next."""
+def _normalise(message: str) -> str:
+    """A message without its numbers, which differ between repetitions."""
     return re.sub(r"\d+", "#", message)

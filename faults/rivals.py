@@ -1,13 +1,13 @@
-"""The same harm, done to MirrorMaker 2 with exactly-once: `python -m faults.rivals` (--only, --runs, --out).
+"""The same faults for MirrorMaker 2 with exactly-once: `python -m faults.rivals` (--only, --runs, --out).
 
-Every story has brokers of its own, so no internal topic, transaction or defect of one reaches the next. What it is judged by:
+Every story has brokers of its own, so no internal topic, transaction or defect of one story affects the next. The judge compares the copy with:
 
-    load stories     the source as it is when the load has ended
-    truncated        everything that was ever written, whether or not it was deleted before it could be copied
-    recreated        the old topic's records, and the new one's behind them: what a reader gets who must miss nothing
+    load stories     the source at the end of the load
+    truncated        all records that were ever written, also those that were deleted before they were copied
+    recreated        the old topic's records and then the new topic's: all records that a consumer must receive
 
-In the last two no copier can know what its user wants; a good one says so and stops. So what it said stands beside the verdict.
-It runs with the settings of `bench.mirrormaker` and nothing else.
+In the last two no replicator can know what its user wants; a good one reports the problem and stops. So the log is beside the verdict.
+MirrorMaker 2 runs with the settings of `bench.mirrormaker` only.
 """
 
 from __future__ import annotations
@@ -30,133 +30,133 @@ from rich.table import Table
 from bench import mirrormaker
 from bench.mirrormaker import MirrorMaker
 from faults.load import Load
-from faults.rival_run import Outcome, Scene, judged, said
-from faults.stand import clusters as own_clusters
+from faults.rival_run import MirrorMakerRun, Outcome, judge_run, summarise_log
+from faults.testbed import start_clusters as own_clusters
 from tests.judge import Partitions
-from tests.kafka import Clusters, spread
+from tests.kafka import Clusters, make_records
 
 PARTITIONS = 4
 RECORDS = 20_000
 TIMES = 2
-Tell = Callable[[Scene], Partitions]
-"""Does the harm and returns what the copy is compared with."""
+Inject = Callable[[MirrorMakerRun], Partitions]
+"""Injects the fault and returns the records that the copy is compared with."""
 
 
-def killed(scene: Scene) -> Partitions:
-    """SIGKILL under load, started again at once, twice."""
+def kill_mirrormaker(scene: MirrorMakerRun) -> Partitions:
+    """SIGKILL MirrorMaker under load and restart it at once, twice."""
     with scene.load:
         scene.start()
         for _ in range(TIMES):
-            scene.flows()
+            scene.wait_for_progress()
             scene.kill()
             scene.start()
-        scene.flows()
-    return _after_the_load(scene)
+        scene.wait_for_progress()
+    return _read_source_after_load(scene)
 
 
-def broker_killed(scene: Scene, side: str) -> Partitions:
-    """SIGKILL of a single-node broker under load, started again at once on what it had written, twice."""
+def kill_broker(scene: MirrorMakerRun, side: str) -> Partitions:
+    """SIGKILL a single-node broker under load and restart it at once on its data, twice."""
     broker = getattr(scene.clusters, side).broker
     with scene.load:
         scene.start()
         for _ in range(TIMES):
-            scene.flows()
+            scene.wait_for_progress()
             assert broker.running
             broker.kill()
-            scene.hit(f"SIGKILL of the {side}'s broker")
+            scene.record_fault(f"SIGKILL of the {side}'s broker")
             broker.start().wait()
-        scene.flows()
-    return _after_the_load(scene)
+        scene.wait_for_progress()
+    return _read_source_after_load(scene)
 
 
-def _after_the_load(scene: Scene) -> Partitions:
-    scene.acted = time.monotonic()
+def _read_source_after_load(scene: MirrorMakerRun) -> Partitions:
+    scene.last_action_s = time.monotonic()
     return scene.clusters.source.read(scene.topic)
 
 
-def truncated(scene: Scene) -> Partitions:
-    """While it is stopped, records are deleted that it has not copied; behind them are others."""
+def truncate_source(scene: MirrorMakerRun) -> Partitions:
+    """While MirrorMaker is stopped, delete records that it has not copied, and keep later ones."""
     source = scene.clusters.source
-    _copied_and_stopped(scene)
-    reached = source.ends(scene.topic)
-    source.write(scene.topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS))
-    gone = [TopicPartition(scene.topic, partition, (reached[partition] + end) // 2) for partition, end in source.ends(scene.topic).items()]
+    _copy_and_stop(scene)
+    copied_ends = source.end_offsets(scene.topic)
+    source.write(scene.topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
+    delete_before = [TopicPartition(scene.topic, partition, (copied_ends[partition] + end) // 2) for partition, end in source.end_offsets(scene.topic).items()]
     everything = source.read(scene.topic)
-    for future in source.admin.delete_records(gone).values():
+    for future in source.admin.delete_records(delete_before).values():
         future.result()
-    assert all(begin > reached[partition] for partition, begin in source.beginnings(scene.topic).items()), "nothing was deleted that was not copied"
-    scene.hit("source truncated past the position")
+    assert all(begin > copied_ends[partition] for partition, begin in source.beginning_offsets(scene.topic).items()), "all deleted records were copied"
+    scene.record_fault("source truncated past the position")
     scene.start()
     return everything
 
 
-def recreated(scene: Scene, share: float) -> Partitions:
-    """While it is stopped, the source topic is deleted and recreated, with `share` times as many records, all of them new."""
+def recreate_source(scene: MirrorMakerRun, share: float) -> Partitions:
+    """While MirrorMaker is stopped, delete and recreate the source topic, with `share` times as many records, all of them new."""
     source = scene.clusters.source
-    _copied_and_stopped(scene)
+    _copy_and_stop(scene)
     old = source.read(scene.topic)
     before = source.topic_id(scene.topic)
     source.delete(scene.topic)
     source.create(scene.topic, PARTITIONS)
     assert source.topic_id(scene.topic) != before
-    source.write(scene.topic, spread(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
-    scene.hit("source deleted and recreated")
+    source.write(scene.topic, make_records(range(10**6, 10**6 + int(RECORDS * share)), PARTITIONS))
+    scene.record_fault("source deleted and recreated")
     scene.start()
     new = source.read(scene.topic)
     return {partition: old[partition] + new[partition] for partition in old}
 
 
-def _copied_and_stopped(scene: Scene) -> None:
-    """A first copy, exact, and an orderly end; in two parts, so that what it says at any start again is known."""
+def _copy_and_stop(scene: MirrorMakerRun) -> None:
+    """A first exact copy and a clean stop; in two parts, so that the log lines of a restart are known."""
     for part in (range(RECORDS // 2), range(RECORDS // 2, RECORDS)):
-        scene.clusters.source.write(scene.topic, spread(part, PARTITIONS))
+        scene.clusters.source.write(scene.topic, make_records(part, PARTITIONS))
         scene.start()
-        scene.flows(1)
-        scene.clusters.copied(scene.topic, part.stop)
-        scene.rival.stop()
+        scene.wait_for_progress(1)
+        scene.clusters.wait_for_copy(scene.topic, part.stop)
+        scene.mirrormaker.stop()
 
 
-STORIES: dict[str, Tell] = {
-    "MirrorMaker SIGKILL": killed,
-    "broker SIGKILL, destination": partial(broker_killed, side="destination"),
-    "broker SIGKILL, source": partial(broker_killed, side="source"),
-    "source truncated, stopped": truncated,
-    "source recreated shorter, stopped": partial(recreated, share=0.3),
-    "source recreated longer, stopped": partial(recreated, share=1.5),
+STORIES: dict[str, Inject] = {
+    "MirrorMaker SIGKILL": kill_mirrormaker,
+    "broker SIGKILL, destination": partial(kill_broker, side="destination"),
+    "broker SIGKILL, source": partial(kill_broker, side="source"),
+    "source truncated, stopped": truncate_source,
+    "source recreated shorter, stopped": partial(recreate_source, share=0.3),
+    "source recreated longer, stopped": partial(recreate_source, share=1.5),
 }
 
 
-def perform(story: str, run: int, folder: Path) -> Outcome:
-    """Tell one story on fresh brokers, and judge; what went wrong in the story itself is its verdict."""
+def run_story(story: str, run: int, folder: Path) -> Outcome:
+    """Run one story on new brokers and judge the copy; an AssertionError of the story is its verdict."""
     topic = f"rival-{run}"
     with own_clusters(folder, "own") as clusters:
         clusters.source.create(topic, PARTITIONS)
         rival = MirrorMaker(folder / "mirrormaker", clusters.source.address, clusters.destination.address, topic)
-        scene = Scene(clusters, topic, rival, Load(clusters.source, topic, PARTITIONS))
+        scene = MirrorMakerRun(clusters, topic, rival, Load(clusters.source, topic, PARTITIONS))
         try:
-            return _outcome(story, run, scene, *_told(story, scene, clusters))
+            return _build_outcome(story, run, scene, *_run_and_judge(story, scene, clusters))
         finally:
             rival.kill()
 
 
-def _told(story: str, scene: Scene, clusters: Clusters) -> tuple[Partitions, str, float | None]:
+def _run_and_judge(story: str, scene: MirrorMakerRun, clusters: Clusters) -> tuple[Partitions, str, float | None]:
     try:
         reference = STORIES[story](scene)
-    except AssertionError as never:  # it came to a halt in the middle: the load has ended, the judge says what is missing
+    except AssertionError as failure:  # MirrorMaker stopped in the middle: the load has ended, and the judge reports what is missing
         reference = clusters.source.read(scene.topic)
-        found, complete = judged(scene, reference)
-        return reference, f"in the story: {never}; then: {found}", complete
-    return reference, *judged(scene, reference)
+        verdict, complete_s = judge_run(scene, reference)
+        return reference, f"in the story: {failure}; then: {verdict}", complete_s
+    return reference, *judge_run(scene, reference)
 
 
-def _outcome(story: str, run: int, scene: Scene, reference: Partitions, found: str, complete: float | None) -> Outcome:
-    words, lines = said(scene)
-    assert scene.hits, "nothing was hit: the run proves nothing"
-    return Outcome(story, run, dict(scene.hits), found, words, sum(map(len, reference.values())), complete and round(complete - scene.acted, 1),
-                   complete and round(complete - scene.harmed, 1), lines, scene.load.aborted)
+def _build_outcome(story: str, run: int, scene: MirrorMakerRun, reference: Partitions, verdict: str, complete_s: float | None) -> Outcome:
+    log_summary, lines = summarise_log(scene)
+    assert scene.hits, "no fault happened: the run proves nothing"
+    return Outcome(story, run, dict(scene.hits), verdict, log_summary, sum(map(len, reference.values())),
+                   complete_s and round(complete_s - scene.last_action_s, 1), complete_s and round(complete_s - scene.fault_s, 1), lines, scene.load.aborted)
 
 
-def shown(outcomes: list[Outcome]) -> Table:
+def build_table(outcomes: list[Outcome]) -> Table:
     """The table."""
     table = Table(title="MirrorMaker 2, exactly-once, Kafka 4.3.1", show_lines=True)
     for name in ("story", "harm", "records", "verdict", "what its log said of it", "complete after", "since the harm"):
@@ -169,35 +169,35 @@ def shown(outcomes: list[Outcome]) -> Table:
 
 
 def main() -> int:
-    """Tell the stories; returns 2 when MirrorMaker is not here, 1 when a story could not be told; the verdicts are findings, not failures."""
+    """Run the stories; returns 2 when MirrorMaker is not installed, 1 when a story itself failed; the verdicts are results, not failures."""
     arguments = argparse.ArgumentParser(prog="python -m faults.rivals")
     arguments.add_argument("--only", default="", help="part of the names of the stories")
-    arguments.add_argument("--runs", type=int, default=1, help="how often each story is told")
-    arguments.add_argument("--out", type=Path, help="a file that gets all results as JSON")
-    arguments.add_argument("--keep", type=Path, help="an existing folder that gets the logs and the brokers' data; otherwise they are deleted")
-    given = arguments.parse_args()
+    arguments.add_argument("--runs", type=int, default=1, help="how often each story runs")
+    arguments.add_argument("--out", type=Path, help="write all results to this file, as JSON")
+    arguments.add_argument("--keep", type=Path, help="keep the logs and the brokers' data in this existing folder; otherwise they are deleted")
+    options = arguments.parse_args()
     if not mirrormaker.JARS.is_dir():
         print(mirrormaker.MISSING, file=sys.stderr)
         return 2
     outcomes: list[Outcome] = []
-    broken = 0
+    failed_stories = 0
     with tempfile.TemporaryDirectory(prefix="reo-rivals-") as temporary:
-        kept = Path(tempfile.mkdtemp(dir=given.keep or temporary))
-        for run in range(1, given.runs + 1):
-            for number, story in enumerate(name for name in STORIES if given.only.lower() in name.lower()):
+        run_folder = Path(tempfile.mkdtemp(dir=options.keep or temporary))
+        for run in range(1, options.runs + 1):
+            for number, story in enumerate(name for name in STORIES if options.only.lower() in name.lower()):
                 try:
-                    outcomes.append(perform(story, run, kept / f"{run}-{number}"))
-                except Exception as failed:
-                    broken += 1
-                    print(f"{story}, run {run}: the story itself failed, this is no result: {type(failed).__name__}: {failed}", file=sys.stderr, flush=True)
+                    outcomes.append(run_story(story, run, run_folder / f"{run}-{number}"))
+                except Exception as error:
+                    failed_stories += 1
+                    print(f"{story}, run {run}: the story itself failed, this is no result: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                     continue
                 print(f"{story}, run {run}: {outcomes[-1].verdict}; it said {outcomes[-1].said}; {outcomes[-1].seconds} s", flush=True)
-                if given.out:
-                    given.out.write_text(json.dumps({
+                if options.out:
+                    options.out.write_text(json.dumps({
                         "rival": "MirrorMaker 2, Kafka 4.3.1, exactly-once", "cores": os.cpu_count(), "kernel": platform.release(),
-                        "outcomes": [outcome.as_dict() for outcome in outcomes]}, indent=1) + "\n")
-    Console(width=200).print(shown(outcomes))
-    return 1 if broken else 0
+                        "outcomes": [outcome.to_dict() for outcome in outcomes]}, indent=1) + "\n")
+    Console(width=200).print(build_table(outcomes))
+    return 1 if failed_stories else 0
 
 
 if __name__ == "__main__":

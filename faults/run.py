@@ -1,8 +1,8 @@
-"""One run: a story, a seed, and what came of it.
+"""One run: a story, a seed, and the result.
 
-A story harms (`hit` counts what was really done; a run without a hit proves nothing and is an error), and returns. Then either the
-copy becomes exact, judged record by record, or the story has said that the service had to stop (`ends_with`): then nothing may have
-been written that was not the source's when the harm was done.
+A story injects faults and returns. `record_fault` counts the faults that happened; a run without one proves nothing and is an error. Then either
+the copy becomes exact, judged record by record, or the story expects that the service stops (`expect_final_stop`): then the copy may only
+have records that the source had at the time of the fault.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 
 from common.errors import Stop
 from faults.load import Load
-from faults.stand import Brokers, ProxiedCluster
+from faults.testbed import Brokers, ProxiedCluster
 from faults.timeline import Timeline
-from tests.conftest import unique
-from tests.judge import Partitions, counted, read, verdict
+from tests.conftest import make_topic_name
+from tests.judge import Partitions, compare_counters, compare_partitions, read_topic
 from tests.kafka import PAUSE_S, Clusters, until
-from tests.service import Service, kill, settings
+from tests.service import Service, build_environment, send_signal
 
 PARTITIONS = 4
 TRANSACTION_RECORDS = 500
-"""Small transactions: a random moment meets every step of one."""
+"""Small transactions, so that a fault at a random time can hit every step of one."""
 SESSION_S = 6
 HEAL_S = 150
 JUDGE_EVERY_S = 1.0
@@ -40,7 +40,7 @@ RUN_BEGINS = "begins at {"
 
 @dataclass
 class Result:
-    """A line of the campaign's table."""
+    """A row of the campaign's table."""
 
     story: str
     seed: int
@@ -56,132 +56,133 @@ class Result:
     heal_s: float = 0.0
     """From the end of the load to an exact copy."""
     commit: str = ""
-    """Of the code that was run."""
+    """The commit of the code."""
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
     """(seconds, offsets at the source, offsets at the destination), for stories that ask for it."""
     marks: list[tuple[float, str]] = field(default_factory=list)
 
     @property
-    def good(self) -> bool:
-        """Whether the run came out as it has to."""
+    def is_good(self) -> bool:
+        """Whether the run ended as expected."""
         return not self.verdict.startswith("FAILED")
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return asdict(self)
 
 
 @dataclass
 class Run:
-    """What a story has in its hands."""
+    """The clusters, the load and the services of a run, for its story."""
 
     clusters: Clusters
     folder: Path
-    chance: random.Random
+    rng: random.Random
     topic: str
     load: Load
     hits: Counter[str] = field(default_factory=Counter)
     services: list[Service] = field(default_factory=list)
-    """Those that have to live."""
-    past: list[Service] = field(default_factory=list)
+    """Services that must be running."""
+    ended_services: list[Service] = field(default_factory=list)
     stage_two_deaths: int = 0
-    stopped: str = ""
+    expected_stop: str = ""
     counters_lost: bool = False
-    begun: float = field(default_factory=time.monotonic)
+    started_s: float = field(default_factory=time.monotonic)
     marks: list[tuple[float, str]] = field(default_factory=list)
 
-    def start(self, *arguments: str, **more: str) -> Service:
+    def start(self, *arguments: str, **settings: str) -> Service:
         """Start a service that copies the topic, with small transactions and short sessions."""
-        number = len(self.services) + len(self.past)
-        through = {f"{side}_bootstrap_servers": cluster.proxy.address for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
-        environment = settings(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | through | more)
+        number = len(self.services) + len(self.ended_services)
+        proxy_addresses = {f"{side}_bootstrap_servers": cluster.proxy.address
+                           for side, cluster in vars(self.clusters).items() if isinstance(cluster, ProxiedCluster)}
+        environment = build_environment(self.clusters, self.topic, DEFAULTS | {"instance": f"test-{number}"} | proxy_addresses | settings)
         service = Service(self.folder / f"service-{number}" / "tmp", environment, arguments)
         self.services.append(service)
         return service.start()
 
-    def hit(self, what: str, number: int = 1) -> None:
-        """Say that the harm was done."""
+    def record_fault(self, what: str, number: int = 1) -> None:
+        """Count a fault that happened."""
         self.hits[what] += number
-        self.marks.append((time.monotonic() - self.begun, what))
+        self.marks.append((time.monotonic() - self.started_s, what))
 
     @property
-    def written(self) -> int:
+    def destination_offsets(self) -> int:
         """Offsets at the destination."""
-        return self.clusters.destination.written(self.topic)
+        return self.clusters.destination.count_offsets(self.topic)
 
-    def flows(self, least: int = 1000, most: int = 4000) -> None:
-        """Wait until some more records have arrived, then for a moment of up to 50 ms."""
-        wanted = self.written + self.chance.uniform(least, most)
+    def wait_for_progress(self, least: int = 1000, most: int = 4000) -> None:
+        """Wait until more records have arrived, then for up to 50 ms."""
+        target_offsets = self.destination_offsets + self.rng.uniform(least, most)
 
-        def arrived() -> bool:
+        def has_arrived() -> bool:
             for service in self.services:
-                assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.tail()}"
-            return self.written >= wanted
-        until(arrived, f"{wanted:.0f} offsets at the destination", HEAL_S)
-        time.sleep(self.chance.uniform(0, 0.05))
+                assert service.process.poll() is None, f"the service has ended with {service.process.returncode}:\n{service.read_log_tail()}"
+            return self.destination_offsets >= target_offsets
+        until(has_arrived, f"{target_offsets:.0f} offsets at the destination", HEAL_S)
+        time.sleep(self.rng.uniform(0, 0.05))
 
     def kill_stage(self, service: Service, stage: str, worker: int = 0) -> None:
         """SIGKILL to a stage's process, or to the JVM, while the load goes on."""
-        victim = until(lambda: service.pid_of(stage, worker), f"{stage} {worker} lives")
-        kill(victim)
+        victim = until(lambda: service.find_pid(stage, worker), f"{stage} {worker} runs")
+        send_signal(victim)
         self.stage_two_deaths += stage == "deduplicator"
-        self.hit({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
+        self.record_fault({"jvm": "SIGKILL of the JVM", "replicator": "SIGKILL of stage one", "deduplicator": "SIGKILL of stage two"}[stage])
 
-    def done(self, service: Service) -> None:
-        """The story has ended this service, or seen it end as it has to."""
+    def mark_ended(self, service: Service) -> None:
+        """The service has ended as the story expects."""
         self.services.remove(service)
-        self.past.append(service)
+        self.ended_services.append(service)
 
     def stop(self, service: Service) -> None:
-        """SIGTERM; its counters go with it."""
+        """Stop the service with SIGTERM; its counters are lost."""
         service.stop()
-        self.done(service)
+        self.mark_ended(service)
         self.counters_lost = True
 
-    def stops(self, service: Service, error: type[Stop]) -> None:
-        """The service stops by itself, with this error and its exit code."""
-        code = service.ends(HEAL_S)
-        assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.tail()}"
-        assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.tail()}"
-        self.done(service)
+    def expect_stop(self, service: Service, error: type[Stop]) -> None:
+        """Wait until the service stops with this error and its exit code."""
+        code = service.wait_for_exit(HEAL_S)
+        assert code == error.exit_code, f"exit code {code} instead of {error.exit_code}:\n{service.read_log_tail()}"
+        assert any(f" {error.__name__}: " in line for line in service.errors), f"{error.__name__} is not named:\n{service.read_log_tail()}"
+        self.mark_ended(service)
         self.counters_lost = True
 
-    def stops_for_good(self, service: Service, error: type[Stop], before: Partitions) -> None:
-        """The same, and that is the story's end: the copy is a beginning of what the source was before."""
-        self.stops(service, error)
+    def expect_final_stop(self, service: Service, error: type[Stop], before: Partitions) -> None:
+        """Expect a stop, which ends the story: each partition of the copy is a prefix of the source's records `before`."""
+        self.expect_stop(service, error)
         copy = self.clusters.destination.read(self.topic)
-        beyond = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
-        assert not beyond, f"partitions {beyond} have records that the source did not have when it was harmed"
-        self.stopped = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
+        unexpected_partitions = [partition for partition, records in copy.items() if records != before.get(partition, [])[:len(records)]]
+        assert not unexpected_partitions, f"partitions {unexpected_partitions} have records that the source did not have when it was harmed"
+        self.expected_stop = f"stopped as it has to: {error.__name__}, exit code {error.exit_code}"
 
-    def source_now(self) -> Partitions:
-        """What the source has; the load has to be paused."""
+    def read_source(self) -> Partitions:
+        """All records of the source; the load must be paused."""
         return self.clusters.source.read(self.topic)
 
 
-Tell = Callable[[Run], None]
+Inject = Callable[[Run], None]
 
 
 @dataclass(frozen=True)
 class Story:
-    """A name, what is done, and the brokers that it needs."""
+    """A name, the function that injects the fault, and the brokers that it needs."""
 
     name: str
-    tell: Tell
+    inject: Inject
     brokers: Brokers = "shared"
     partitions: int = PARTITIONS
     records_per_s: int = 1500
-    begins_empty: bool = False
-    """Whether the load waits for the story to begin it."""
+    starts_paused: bool = False
+    """Whether the load starts paused, until the story resumes it."""
     timeline: bool = False
-    """Whether its course over time is kept, for a picture."""
+    """Whether offsets over time are recorded, for the picture."""
 
 
-def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
-    """Tell one story and judge; never raises for what the service did, so that a campaign goes on."""
-    topic = unique(f"fault-{story.name}")
+def run_story(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result:
+    """Run one story and judge the copy. A failure of the service is a verdict, not an exception, so that the campaign continues."""
+    topic = make_topic_name(f"fault-{story.name}")
     clusters.source.create(topic, story.partitions)
-    load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.begins_empty)
+    load = Load(clusters.source, topic, story.partitions, story.records_per_s, paused=story.starts_paused)
     run = Run(clusters, folder, random.Random(f"{seed} {story.name}"), topic, load)  # noqa: S311
     result = Result(story.name, seed, {}, "")
     timeline = Timeline(clusters, topic)
@@ -189,74 +190,75 @@ def perform(story: Story, clusters: Clusters, seed: int, folder: Path) -> Result
         timeline.start()
     try:
         with load:
-            story.tell(run)
-        result.verdict = run.stopped or _judged(run, result)
-        assert run.hits, "nothing was hit: the run proves nothing"
+            story.inject(run)
+        result.verdict = run.expected_stop or _judge(run, result)
+        assert run.hits, "no fault happened: the run proves nothing"
     except Exception as failed:
         result.verdict = f"FAILED: {type(failed).__name__}: {failed}"
     finally:
-        for service in run.services + run.past:
+        for service in run.services + run.ended_services:
             service.kill_all()
         result.timeline = timeline.stop() if story.timeline else []
     result.hits, result.marks, result.aborted = dict(run.hits), run.marks, load.aborted
-    result.seconds = round(time.monotonic() - run.begun, 1)
+    result.seconds = round(time.monotonic() - run.started_s, 1)
     return result
 
 
-def _judged(run: Run, result: Result) -> str:
-    """Wait for an exact copy; then counters, stop, open transactions, and the final verdict."""
-    ended = time.monotonic()
-    source = run.source_now()
+def _judge(run: Run, result: Result) -> str:
+    """Wait for an exact copy; then compare the counters, stop the services, look for open transactions and compare again."""
+    load_end_s = time.monotonic()
+    source = run.read_source()
     result.records = sum(map(len, source.values()))
-    differences = _healed(run, source)
-    result.heal_s = round(time.monotonic() - ended, 1)
-    living = run.services
-    result.duplicates, result.holes, result.stale = (_total(living, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
-    result.torn = _total(living, "reo_torn_records_total")
+    differences = _wait_until_exact(run, source)
+    result.heal_s = round(time.monotonic() - load_end_s, 1)
+    services = run.services
+    result.duplicates, result.holes, result.stale = (
+        _sum_metric(services, "reo_records_dropped_total", reason=reason) for reason in ("duplicate", "hole", "stale"))
+    result.torn = _sum_metric(services, "reo_torn_records_total")
     copy = run.clusters.destination.read(run.topic)
     if not run.counters_lost:
-        differences += _counted(run, copy)
-    for service in living:
+        differences += _compare_counters(run, copy)
+    for service in services:
         if service.process.poll() is None:
             service.stop()
-    if not run.clusters.destination.closes(run.topic):
+    if not run.clusters.destination.wait_until_no_transaction_is_open(run.topic):
         differences.append("a transaction is open")
-    differences += verdict(source, copy, read(run.clusters.source.address, run.topic, "read_uncommitted"))
+    differences += compare_partitions(source, copy, read_topic(run.clusters.source.address, run.topic, "read_uncommitted"))
     return "exact" if not differences else "FAILED: " + "; ".join(dict.fromkeys(differences))
 
 
-def _counted(run: Run, copy: Partitions) -> list[str]:
-    """Whether the service counts what is there; it may count a transaction after a reader has seen it."""
+def _compare_counters(run: Run, copy: Partitions) -> list[str]:
+    """Compare the service's counters with the copy; it may count a transaction after a consumer has read it."""
     deadline = time.monotonic() + COUNTED_S
     while True:
-        unsure = TRANSACTION_RECORDS * (run.stage_two_deaths + _total(run.services, "reo_transactions_total", outcome="unknown"))
-        said = _total(run.services, "reo_records_out_total", stage="deduplicator") + _total(run.services, "reo_torn_records_total")
-        differences = counted(copy, said, unsure)
+        uncertain_records = TRANSACTION_RECORDS * (run.stage_two_deaths + _sum_metric(run.services, "reo_transactions_total", outcome="unknown"))
+        reported_records = _sum_metric(run.services, "reo_records_out_total", stage="deduplicator") + _sum_metric(run.services, "reo_torn_records_total")
+        differences = compare_counters(copy, reported_records, uncertain_records)
         if not differences or time.monotonic() > deadline:
             return differences
         time.sleep(PAUSE_S)
 
 
-def _healed(run: Run, source: Partitions) -> list[str]:
-    """Ask the judge again and again until the copy is exact; what is wrong when it never is."""
+def _wait_until_exact(run: Run, source: Partitions) -> list[str]:
+    """Compare until the copy is exact; the failure when it does not become exact."""
     deadline = time.monotonic() + HEAL_S
-    wanted = sum(map(len, source.values()))
+    expected_records = sum(map(len, source.values()))
     while True:
-        ended = [service for service in run.services if service.process.poll() not in (None, 0)]
-        if ended:
-            said = " ".join(ended[-1].errors[:1]) or ended[-1].tail()[-500:]
-            return [f"the service ended with exit code {ended[-1].process.returncode}: {said}"]
-        if run.written >= wanted and not verdict(source, run.clusters.destination.read(run.topic)):
+        failed_services = [service for service in run.services if service.process.poll() not in (None, 0)]
+        if failed_services:
+            reason = " ".join(failed_services[-1].errors[:1]) or failed_services[-1].read_log_tail()[-500:]
+            return [f"the service ended with exit code {failed_services[-1].process.returncode}: {reason}"]
+        if run.destination_offsets >= expected_records and not compare_partitions(source, run.clusters.destination.read(run.topic)):
             return []
         if time.monotonic() > deadline:
             return [f"not exact after {HEAL_S} s"]
         time.sleep(JUDGE_EVERY_S)
 
 
-def _total(services: list[Service], name: str, **labels: str) -> int:
+def _sum_metric(services: list[Service], name: str, **labels: str) -> int:
     return int(sum(service.metric(name, **labels) for service in services))
 
 
-def deaths(service: Service, stage: str) -> int:
-    """How often the supervisor saw a process of this stage die."""
+def count_deaths(service: Service, stage: str) -> int:
+    """How many processes of this stage the supervisor has seen end."""
     return len(re.findall(rf" reo: {stage}-\d+ ended ", service.log))

@@ -1,4 +1,4 @@
-"""A run's course over time, for a picture: how far source and destination were, twice a second."""
+"""The offsets of source and destination over time, twice a second, for the picture of a run."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ EVERY_S = 0.5
 
 
 class Timeline(threading.Thread):
-    """Takes samples until `stop`; a moment at which a cluster does not answer has none."""
+    """Takes samples until `stop`; there is none while a cluster does not respond."""
 
     def __init__(self, clusters: Clusters, topic: str) -> None:
         super().__init__(daemon=True)
         self.clusters = [cluster.for_another_thread() for cluster in (clusters.source, clusters.destination)]
         self.topic = topic
-        self.begun = time.monotonic()
+        self.started_s = time.monotonic()
         self.samples: list[tuple[float, int, int]] = []
-        self.over = threading.Event()
+        self.stopping = threading.Event()
 
     def run(self) -> None:
         """(seconds, offsets at the source, offsets at the destination)."""
-        while not self.over.wait(EVERY_S):
+        while not self.stopping.wait(EVERY_S):
             try:
-                ends = [cluster.written(self.topic) for cluster in self.clusters]
+                ends = [cluster.count_offsets(self.topic) for cluster in self.clusters]
             except (KafkaException, AssertionError):
                 continue
-            self.samples.append((round(time.monotonic() - self.begun, 2), ends[0], ends[1]))
+            self.samples.append((round(time.monotonic() - self.started_s, 2), ends[0], ends[1]))
 
     def stop(self) -> list[tuple[float, int, int]]:
         """End; returns the samples."""
-        self.over.set()
+        self.stopping.set()
         self.join(30)
         return self.samples

@@ -13,13 +13,13 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parent.parent / "build" / ".fuzz"
 NAMES = ("origin_header", "records", "metadata", "environment", "settings_file")
-LONGEST = 2_000
+INPUT_BYTES_MAX = 2_000
 SLOW_S = 10
 UNDER_TEST = ["common", "deduplicator"]
 """Not dynaconf: it has many times the lines, and the fuzzer would spend its time there."""
 
 
-def one(name: str, seconds: int) -> None:
+def run_target(name: str, seconds: int) -> None:
     """Run one target; does not return."""
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # installed by `make fuzz` alone
 
@@ -31,31 +31,31 @@ def one(name: str, seconds: int) -> None:
     for number, seed in enumerate(seeds.SEEDS[name]):
         (folder / f"seed-{number}").write_bytes(seed)
     words = CORPUS / f"{name}.words"
-    words.write_text("".join(f'"{quoted(word)}"\n' for word in seeds.WORDS[name]))
-    atheris.Setup([f"fuzz {name}", str(folder), f"-dict={words}", f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-timeout={SLOW_S}",
+    words.write_text("".join(f'"{quote_word(word)}"\n' for word in seeds.WORDS[name]))
+    atheris.Setup([f"fuzz {name}", str(folder), f"-dict={words}", f"-max_total_time={seconds}", f"-max_len={INPUT_BYTES_MAX}", f"-timeout={SLOW_S}",
                    f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1", "-verbosity=1"], targets.TARGETS[name])
     atheris.Fuzz()
 
 
-def quoted(word: bytes) -> str:
+def quote_word(word: bytes) -> str:
     """A word as libFuzzer's dictionaries have it."""
     return "".join(f"\\x{byte:02x}" for byte in word)
 
 
 def main() -> int:
-    """Run what is asked for; 1 when an input was found that breaks an invariant."""
+    """Run the chosen targets; returns 1 when an input breaks an invariant."""
     arguments = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    arguments.add_argument("--target", choices=NAMES, help="only this one")
+    arguments.add_argument("--target", choices=NAMES, help="run only this target")
     arguments.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
-    arguments.add_argument("--here", action="store_true", help="in this process, without a summary")
-    given = arguments.parse_args()
-    if given.here:
-        one(given.target, given.seconds)
+    arguments.add_argument("--here", action="store_true", help="run in this process, without a summary")
+    options = arguments.parse_args()
+    if options.here:
+        run_target(options.target, options.seconds)
     failed = []
-    for name in [given.target] if given.target else NAMES:
-        print(f"fuzz: {name}, {given.seconds} s", flush=True)
-        done = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(given.seconds)], check=False)
-        if done.returncode:
+    for name in [options.target] if options.target else NAMES:
+        print(f"fuzz: {name}, {options.seconds} s", flush=True)
+        process = subprocess.run([sys.executable, "-m", "fuzz", "--here", "--target", name, "--seconds", str(options.seconds)], check=False)
+        if process.returncode:
             failed.append(name)
     print(f"fuzz: {', '.join(failed)} broke; the inputs are in {CORPUS}" if failed else "fuzz: every invariant held")
     return 1 if failed else 0

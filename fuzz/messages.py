@@ -14,7 +14,7 @@ from common.origin import HEADER
 from common.records import Headers
 
 PARTITIONS = 4
-USERS = ("user", b"\0\xff")
+USER_HEADER = ("user", b"\0\xff")
 """A header of the source's record."""
 
 
@@ -59,7 +59,7 @@ class Message:
         return None
 
 
-def messages(data: bytes) -> Iterator[Message]:
+def parse_messages(data: bytes) -> Iterator[Message]:
     """The records that the bytes stand for; each partition's offsets are consecutive."""
     next_offsets = [0] * PARTITIONS
     while len(data) >= 2:
@@ -70,7 +70,7 @@ def messages(data: bytes) -> Iterator[Message]:
         data = data[2 + length:]
 
 
-def framed(partition: int, layout: int, value: bytes) -> bytes:
+def frame(partition: int, layout: int, value: bytes) -> bytes:
     """One record's bytes; `layout` as in `_headers`."""
     return bytes([layout << 2 | partition, len(value)]) + value
 
@@ -80,7 +80,7 @@ def _headers(layout: int, value: bytes) -> Headers | None:
     if layout == 0:
         return [(HEADER, value)]
     if layout == 1:
-        return [USERS, (HEADER, b"mine"), (HEADER, value)]
+        return [USER_HEADER, (HEADER, b"mine"), (HEADER, value)]
     if layout == 2:
-        return [(HEADER, value), USERS]
+        return [(HEADER, value), USER_HEADER]
     return [(HEADER, None)] if value else None

@@ -13,10 +13,10 @@ from common import client_options, topic_mirror_variables
 from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
 from common.settings_table import SETTINGS
-from fuzz.messages import framed
-from fuzz.targets import BEFORE, FORMS, GIVEN, IDENTITY
+from fuzz.messages import frame
+from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, IDENTITY, REQUIRED_SETTINGS
 
-EPOCH = BEFORE.rule.epoch
+EPOCH = COMMITTED_FRONTIER.rule.epoch
 
 
 def origin(partition: int = 0, source_offset: int = 11, epoch: int = EPOCH, batch: int = 7, sequence: int = 4, timestamp_ms: int = 1_357_034_400_000) -> bytes:
@@ -26,14 +26,14 @@ def origin(partition: int = 0, source_offset: int = 11, epoch: int = EPOCH, batc
 
 ORIGINS = (origin(), origin(3, 2**63 - 1, 2**63 - 1, 2**63 - 1, 2**33 - 1, -1), origin(timestamp_ms=0), origin(1, 0, EPOCH + 1, 0, 0))
 BATCHES = (
-    b"".join((framed(0, 0, origin()), framed(1, 1, origin(1)), framed(0, 0, origin(0, 12, sequence=5)))),
-    b"".join((framed(2, 1, origin(2, 30, EPOCH + 1, 9, 0)), framed(2, 0, origin(2, 31, EPOCH + 1, 9, 1)), framed(2, 0, origin(2, 40)))),  # a run, a zombie
-    b"".join((framed(0, 0, origin(0, 9, batch=8, sequence=0)), framed(0, 0, origin(0, 11, batch=8, sequence=1)))),  # a duplicate becomes the link
-    b"".join((framed(0, 0, origin(0, 15, sequence=9)), framed(0, 0, origin(0, 16, batch=8, sequence=0)))),  # a hole, and a batch that cannot begin behind it
-    framed(3, 0, origin(3)), framed(0, 2, origin()), framed(0, 3, b""), framed(0, 3, b"x"), framed(1, 0, origin(0)),
+    b"".join((frame(0, 0, origin()), frame(1, 1, origin(1)), frame(0, 0, origin(0, 12, sequence=5)))),
+    b"".join((frame(2, 1, origin(2, 30, EPOCH + 1, 9, 0)), frame(2, 0, origin(2, 31, EPOCH + 1, 9, 1)), frame(2, 0, origin(2, 40)))),  # a run, a zombie
+    b"".join((frame(0, 0, origin(0, 9, batch=8, sequence=0)), frame(0, 0, origin(0, 11, batch=8, sequence=1)))),  # a duplicate becomes the link
+    b"".join((frame(0, 0, origin(0, 15, sequence=9)), frame(0, 0, origin(0, 16, batch=8, sequence=0)))),  # a hole, and a batch that cannot begin behind it
+    frame(3, 0, origin(3)), frame(0, 2, origin()), frame(0, 3, b""), frame(0, 3, b"x"), frame(1, 0, origin(0)),
 )
 FRONTIERS = (
-    BEFORE,
+    COMMITTED_FRONTIER,
     Frontier(RuleState(-1, 0, None), IDENTITY, 1, "", -1, 0),
     Frontier(RuleState(2**63 - 1, 2**63 - 1, Link(2**63 - 1, 2**63 - 1, 2**33 - 1), Hole(0, 2**63 - 1)),
              '\u00e9\u2028\U0001f600"\\', 2**31 - 1, "A" * 22, 2**63 - 1, 90_000),
@@ -73,8 +73,8 @@ _VALUES = (b"@none", b"@int ", b"@json ", b"@format {this.X}", b"@read_file /etc
            *(choice.encode() for setting in SETTINGS for choice in setting.choices))
 WORDS: Mapping[str, tuple[bytes, ...]] = {
     "origin_header": _NUMBERS,
-    "records": _NUMBERS + ORIGINS + tuple(framed(partition, layout, b"") for partition in range(4) for layout in range(4)),
+    "records": _NUMBERS + ORIGINS + tuple(frame(partition, layout, b"") for partition in range(4) for layout in range(4)),
     "metadata": tuple(f'"{name}":'.encode() for name in "vfelhictdn") + _JSON,
-    "environment": _NAMES + _VALUES + tuple(value.encode() for value in GIVEN.values()),
-    "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FORMS),
+    "environment": _NAMES + _VALUES + tuple(value.encode() for value in REQUIRED_SETTINGS.values()),
+    "settings_file": _KEYS + _VALUES + _JSON + tuple(form.encode() for form in FILE_SUFFIXES),
 }

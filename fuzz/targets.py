@@ -28,16 +28,16 @@ from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide
 from deduplicator.work import Work
-from fuzz.messages import PARTITIONS, Message, messages
+from fuzz.messages import PARTITIONS, Message, parse_messages
 
 INT64_MAX = 2**63 - 1
 ORIGIN_BYTES = 54
 ORIGIN_FIELDS = {(9, 17): 0, (17, 21): 0, (21, 22): -1, (22, 30): 0, (30, 38): -INT64_MAX, (38, 46): 0, (46, 54): 0}
 """Where the integers lie in an origin, and their least values."""
 IDENTITY = "0123456789abcdef"
-BEFORE = Frontier(RuleState(10, 1_795_000_000_000, Link(10, 7, 3)), IDENTITY, PARTITIONS, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
-GIVEN = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"}
-FORMS = (".toml", ".yaml", ".json", ".ini")
+COMMITTED_FRONTIER = Frontier(RuleState(10, 1_795_000_000_000, Link(10, 7, 3)), IDENTITY, PARTITIONS, "kVd3Zx0ASoO3n9X1mOQ8ew", 21, 3)
+REQUIRED_SETTINGS = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1"}
+FILE_SUFFIXES = (".toml", ".yaml", ".json", ".ini")
 FOLDER = Path(tempfile.gettempdir())
 
 
@@ -45,57 +45,58 @@ def origin_header(data: bytes) -> None:
     """`origin.parse` accepts exactly the origins (their length, their version, each integer in its range); all else is a ValueError. Encoded again, it is
     the same.
     """
-    expected = _expected_origin(data)
+    is_origin = _is_origin(data)
     try:
-        found = origins.parse(data)
+        origin = origins.parse(data)
     except ValueError:
-        assert not expected, f"an origin is refused: {data!r}"
+        assert not is_origin, f"an origin is refused: {data!r}"
         return
-    assert expected, f"this is no origin: {found}"
-    assert origins.encode(found) == data
+    assert is_origin, f"this is no origin: {origin}"
+    assert origins.encode(origin) == data
 
 
 def records(data: bytes) -> None:
     """No batch crashes stage two, and a refused one moves nothing: a record that is no origin of its partition is a ForeignRecord, from `split_by_partition` as
     from `origin_of`. Frontiers move only to offsets that were accepted, a new state can be committed and read again, and what a record carried is kept.
     """
-    batch = list(messages(data))
-    states = {Place("orders-proxy", partition): AssignedPartition(0, BEFORE, None) for partition in range(PARTITIONS - 1)}  # the last one was revoked
+    batch = list(parse_messages(data))
+    assigned_partitions = range(PARTITIONS - 1)  # the last partition is revoked
+    states = {Place("orders-proxy", partition): AssignedPartition(0, COMMITTED_FRONTIER, None) for partition in assigned_partitions}
     partitions = Partitions()
     partitions.start(states)
-    loop = Loop(settings.load(GIVEN), {}, partitions, *[cast(Any, None)] * 4)
+    loop = Loop(settings.load(REQUIRED_SETTINGS), {}, partitions, *[cast(Any, None)] * 4)
     loop.zero_timestamp_ms = 1
-    good = all(_is_ours(message) for message in batch)
+    is_valid = all(_is_from_stage_one(message) for message in batch)
     middle = len(batch) // 2
     try:
-        for part in (batch[:middle], batch[middle:]):
-            loop.decide(part)
+        for messages in (batch[:middle], batch[middle:]):
+            loop.decide(messages)
     except ForeignRecord:
-        assert not good, "a record of stage one is refused"
-        _assert_found_at_leisure(batch)
+        assert not is_valid, "a record of stage one is refused"
+        _assert_parse_origin_refuses(batch)
         assert partitions.assigned == states
         return
     except SourceRecreated:
         assert partitions.assigned == states
         return
-    assert good, "a record is taken that stage one did not write"
+    assert is_valid, "a record is taken that stage one did not write"
     assert partitions.assigned == states, "nothing moves before the commit"
     assert loop.work.keys() == {place for place in states if any(message.of_partition == place.partition for message in batch)}
     for place, work in loop.work.items():
-        _assert_whole(work, [message for message in batch if message.of_partition == place.partition])
+        _assert_matches_rule(work, [message for message in batch if message.of_partition == place.partition])
         after = loop._build_next_state(place, work).frontier
         assert frontiers.decode(after.encode()) == after, "stage two would commit what nobody can read"
 
 
-def _assert_whole(work: Work, consumed: list[Message]) -> None:
+def _assert_matches_rule(work: Work, consumed: list[Message]) -> None:
     """What was decided in two batches is what the rule says of all records at once, and each accepted record is as it was."""
-    expected = decide(BEFORE.rule, [positions.parse_origin(message) for message in consumed])
+    expected = decide(COMMITTED_FRONTIER.rule, [positions.parse_origin(message) for message in consumed])
     accepted = [consumed[position] for position in expected.accepted]
     assert (work.rule, work.duplicates, work.stale, work.holes) == (expected.state, expected.duplicates, expected.stale, expected.holes)
     assert (work.consumed, work.next_offset) == (len(consumed), consumed[-1].offset() + 1)
     assert work.source_offsets == [positions.parse_origin(message).source_offset for message in accepted]
     assert work.source_offsets == sorted(set(work.source_offsets))
-    assert work.rule.frontier == (work.source_offsets[-1] if work.source_offsets else BEFORE.rule.frontier) >= BEFORE.rule.frontier
+    assert work.rule.frontier == (work.source_offsets[-1] if work.source_offsets else COMMITTED_FRONTIER.rule.frontier) >= COMMITTED_FRONTIER.rule.frontier
     assert work.consumed == len(work.records) + work.duplicates + work.stale + work.holes, "every record is accepted or counted"
     for (key, value, headers, _), message in zip(work.records, accepted, strict=True):
         assert (key, value, headers or []) == (message.key(), message.value(), (message.headers() or [])[:-1])
@@ -106,46 +107,46 @@ def metadata(data: bytes) -> None:
     A frontier that was read is written as it was, so far as the fields go, and reads the same again.
     """
     text = data.decode(errors="surrogateescape")
-    expected = _expected_frontier(text)
+    is_frontier = _is_frontier(text)
     try:
-        found = frontiers.decode(text)
+        frontier = frontiers.decode(text)
     except ValueError:
-        assert not expected, f"a frontier is refused: {text!r}"
+        assert not is_frontier, f"a frontier is refused: {text!r}"
         _assert_unreadable(text)
         return
-    assert expected, f"this is no frontier: {text!r}"
-    assert frontiers.decode(found.encode()) == found
-    read, written = orjson.loads(text), orjson.loads(found.encode())
-    assert {name: _typed(read.get(name)) for name in written} == {name: _typed(value) for name, value in written.items()}
+    assert is_frontier, f"this is no frontier: {text!r}"
+    assert frontiers.decode(frontier.encode()) == frontier
+    read, written = orjson.loads(text), orjson.loads(frontier.encode())
+    assert {name: _with_type(read.get(name)) for name in written} == {name: _with_type(value) for name, value in written.items()}
 
 
 def environment(data: bytes) -> None:
     """Any environment gives settings or SettingsInvalid. Settings hand themselves down to a child process unchanged, and are texts that clients take."""
-    variables = dict(GIVEN)
+    variables = dict(REQUIRED_SETTINGS)
     for entry in data.split(b"\0"):
         name, equals, value = os.fsdecode(entry).partition("=")
         if equals and name:
             variables[name] = value
     file = variables.get(FILE_VARIABLE)
-    if file and _is_there(file):
+    if file and _file_exists(file):
         del variables[FILE_VARIABLE]  # what happens to lie on this machine is not the fuzzer's to read
-    _assert_handed_down(variables)
+    _assert_round_trip(variables)
 
 
 def settings_file(data: bytes) -> None:
     """Any file gives settings or SettingsInvalid; texts are those of the file, never a number's or a list's way to be printed. The first byte is the form."""
     if not data:
         return
-    file = FOLDER / f"reo-fuzz-{os.getpid()}{FORMS[data[0] % len(FORMS)]}"
+    file = FOLDER / f"reo-fuzz-{os.getpid()}{FILE_SUFFIXES[data[0] % len(FILE_SUFFIXES)]}"
     file.write_bytes(data[1:])
     try:
-        found = _assert_handed_down({FILE_VARIABLE: str(file)} | GIVEN)
+        loaded = _assert_round_trip({FILE_VARIABLE: str(file)} | REQUIRED_SETTINGS)
     finally:
         file.unlink()
-    if found is None:
+    if loaded is None:
         return
     for name in ("application", "instance", "intermediate.topic", "destination.topic"):
-        printed = found.text(name)
+        printed = loaded.text(name)
         assert printed not in {"None", "True", "False"} or printed.encode() in data, f"{name} is {printed!r}"
         assert not printed.startswith(("[", "{")) or printed.encode() in data, f"{name} is {printed!r}"
 
@@ -169,17 +170,17 @@ def _json(text: bytes | str) -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
-def _expected_origin(value: bytes | None) -> bool:
+def _is_origin(value: bytes | None) -> bool:
     if value is None or len(value) != ORIGIN_BYTES or value[0] != 1:
         return False
-    return _number(value, 21, 22) <= 1 and all(_number(value, *place) >= least for place, least in ORIGIN_FIELDS.items())
+    return _parse_integer(value, 21, 22) <= 1 and all(_parse_integer(value, *place) >= least for place, least in ORIGIN_FIELDS.items())
 
 
-def _number(value: bytes, begin: int, end: int) -> int:
+def _parse_integer(value: bytes, begin: int, end: int) -> int:
     return int.from_bytes(value[begin:end], "big", signed=True)
 
 
-def _expected_frontier(text: str) -> bool:
+def _is_frontier(text: str) -> bool:
     tree = _json(text) if len(text) <= frontiers.BYTES_MAX else {}
     link = tree.get("l")
     linked = link is None or (isinstance(link, list) and len(link) == 3 and all(_is_int(number, -1) for number in link))
@@ -193,13 +194,13 @@ def _expected_frontier(text: str) -> bool:
         and isinstance(tree.get("w"), str | None)
 
 
-def _is_ours(message: Message) -> bool:
+def _is_from_stage_one(message: Message) -> bool:
     headers = message.all_headers
-    return bool(headers and headers[-1][0] == origins.HEADER and _expected_origin(headers[-1][1])
-                and _number(headers[-1][1] or b"", 17, 21) == message.of_partition)
+    return bool(headers and headers[-1][0] == origins.HEADER and _is_origin(headers[-1][1])
+                and _parse_integer(headers[-1][1] or b"", 17, 21) == message.of_partition)
 
 
-def _assert_found_at_leisure(batch: list[Message]) -> None:
+def _assert_parse_origin_refuses(batch: list[Message]) -> None:
     refused = 0
     for message in batch:
         try:
@@ -228,26 +229,26 @@ def _assert_unreadable(text: str) -> None:
     raise AssertionError(f"a commit that is no frontier is taken for one: {text!r}")
 
 
-def _typed(value: object) -> object:
+def _with_type(value: object) -> object:
     return [(type(part), part) for part in value] if isinstance(value, list) else (type(value), value)
 
 
-def _assert_handed_down(variables: Mapping[str, str]) -> Settings | None:
+def _assert_round_trip(variables: Mapping[str, str]) -> Settings | None:
     """The settings, if they are accepted."""
     try:
-        found = settings.load(variables)
+        loaded = settings.load(variables)
     except SettingsInvalid:
         return None
-    given = found.as_environment()
-    assert settings.load(given).values == found.values
-    assert found.values.keys() == BY_NAME.keys()
-    for name, text in given.items():
+    environment = loaded.as_environment()
+    assert settings.load(environment).values == loaded.values
+    assert loaded.values.keys() == BY_NAME.keys()
+    for name, text in environment.items():
         assert "\0" not in text, f"no process can be given {name}={text!r}"
         text.encode()  # a client takes UTF-8
-    return found
+    return loaded
 
 
-def _is_there(file: str) -> bool:
+def _file_exists(file: str) -> bool:
     try:
         return Path(file).exists()
     except (OSError, ValueError):

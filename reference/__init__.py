@@ -1,5 +1,5 @@
-"""What the documentation says of the code, made from the code: `make reference`.
+"""Generate the tables of the documentation from the code: `make reference`.
 
-A page of docs/ is prose with tables between markers, `<!-- settings -->` … `<!-- /settings -->`. `reference.pages` knows which page has which
-tables, writes them, and tells what is out of date; tests/test_documentation.py asks it. The prose around them is written by hand.
+A page of docs/ is prose with tables between markers, `<!-- settings -->` … `<!-- /settings -->`. `reference.pages` lists the tables of each
+page, writes them, and finds outdated pages for tests/test_documentation.py. The prose around the tables is written by hand.
 """

@@ -1,4 +1,4 @@
-"""`make reference`: write every table of the documentation anew."""
+"""`make reference`: rewrite every table of the documentation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from reference import pages
 
 
 def main() -> int:
-    """Write what is out of date; returns the exit code."""
+    """Write the outdated pages and files; returns the exit code."""
     try:
-        for path, text in pages.out_of_date().items():
+        for path, text in pages.find_outdated().items():
             path.write_text(text)
             print(f"written: {path.relative_to(pages.ROOT)}")
-    except (OSError, ValueError) as wrong:
-        print(f"reference: {wrong}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        print(f"reference: {error}", file=sys.stderr)
         return 1
     return 0
 

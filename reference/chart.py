@@ -35,7 +35,7 @@ REFERENCE = {
 }
 
 
-def files() -> Mapping[Path, Callable[[], str]]:
+def list_files() -> Mapping[Path, Callable[[], str]]:
     """What each file has to contain."""
     return {
         FOLDER / "values.schema.json": write_schema,
@@ -55,10 +55,10 @@ def write_schema() -> str:
             {
                 "$schema": "http://json-schema.org/draft-07/schema#",
                 "title": "Values of the chart reo",
-                **_object(
+                **_build_object_schema(
                     {
                         "global": OBJECT,
-                        "image": _object(
+                        "image": _build_object_schema(
                             {
                                 "repository": text,
                                 "tag": text,
@@ -67,9 +67,9 @@ def write_schema() -> str:
                         ),
                         "imagePullSecrets": LIST,
                         "stages": {"enum": ["together", "apart"]},
-                        "deduplicator": _object({"replicas": {"type": "integer", "minimum": 0}}),
+                        "deduplicator": _build_object_schema({"replicas": {"type": "integer", "minimum": 0}}),
                         "settings": build_settings_schema(),
-                        "secrets": _object(
+                        "secrets": _build_object_schema(
                             {
                                 setting.name: REFERENCE
                                 for setting in SETTINGS
@@ -79,17 +79,17 @@ def write_schema() -> str:
                         "env": LIST,
                         "volumes": LIST,
                         "volumeMounts": LIST,
-                        "resources": _object(resources),
+                        "resources": _build_object_schema(resources),
                         "podAnnotations": labels,
                         "nodeSelector": labels,
                         "tolerations": LIST,
                         "affinity": OBJECT,
                         "priorityClassName": text,
-                        "podDisruptionBudget": _object({"enabled": flag}),
-                        "networkPolicy": _object({"enabled": flag, "egress": LIST}),
-                        "serviceMonitor": _object(optional),
-                        "dashboard": _object(optional),
-                        "prometheusRule": _object(
+                        "podDisruptionBudget": _build_object_schema({"enabled": flag}),
+                        "networkPolicy": _build_object_schema({"enabled": flag, "egress": LIST}),
+                        "serviceMonitor": _build_object_schema(optional),
+                        "dashboard": _build_object_schema(optional),
+                        "prometheusRule": _build_object_schema(
                             optional
                             | {
                                 "documentation": {
@@ -114,18 +114,18 @@ def build_settings_schema() -> dict[str, Any]:
         if setting.kind == "secret" or setting.name in NOT_VALUES:
             continue
         section, _, key = setting.name.rpartition(".")
-        place = top.setdefault(section, _object({})) if section else {"properties": top}
-        place["properties"][key] = _value(setting)
+        place = top.setdefault(section, _build_object_schema({})) if section else {"properties": top}
+        place["properties"][key] = _build_value_schema(setting)
         if setting.required:
             place["required"] = [*place.get("required", ()), key]
         if setting.name == "topics":  # a text, a list, or a section with topics as keys
-            top["topics"] = _value(setting) | {
+            top["topics"] = _build_value_schema(setting) | {
                 "properties": {},
                 "type": ["string", "array", "object"],
                 "items": {"type": "string"},
                 "additionalProperties": {"type": "string"},
             }
-    return _object(top) | {
+    return _build_object_schema(top) | {
         "required": [name for name, schema in top.items() if "required" in schema]
     }
 
@@ -150,11 +150,11 @@ def write_rules() -> str:
     )
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
-def _value(setting: Setting) -> dict[str, Any]:
+def _build_value_schema(setting: Setting) -> dict[str, Any]:
     described = {"description": re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", setting.meaning)}
     if setting.kind == "options":
         return described | {"type": "object"}

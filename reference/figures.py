@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-MEASURED = Path(__file__).parent.parent / "docs" / "performance.md"
+PERFORMANCE_PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 
-def beside_the_rival() -> str:
-    """What docs/performance.md says of its figures first, if anything, and its rows that have a figure of both: what, ours, theirs, ratio, rounds."""
-    page = MEASURED.read_text()
+def comparison_table() -> str:
+    """The remarks of docs/performance.md on its figures, if any, and its rows with a figure of both: label, reo, MirrorMaker 2, ratio, rounds."""
+    page = PERFORMANCE_PAGE.read_text()
     rows = re.findall(r"^\| ([^|]+) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.]+) \| (\d+) \|$", page, re.MULTILINE)
     if not rows:
         raise ValueError("docs/performance.md has no row with a figure of reo and of MirrorMaker 2")

@@ -1,4 +1,4 @@
-"""What an operator meets from outside: the commands, from the parser itself, and the metrics, from the objects that count."""
+"""The interfaces for operators: the commands, from the parser, and the metrics, from the metric objects."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from prometheus_client.metrics import MetricWrapperBase
 from common import metrics
 from reo import arguments, health
 
-COUNTED_IN: tuple[ModuleType, ...] = (metrics, health)
+METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
 """The modules that have metrics; a test looks for others."""
 
 
 def commands_table() -> str:
-    """Every command with its own options; those that all have are said once, on the page."""
-    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in commands(arguments.build_parser())]
+    """Every command with its own options; common options are on the page once."""
+    rows = [f"| `reo {words}` | {parser_help} | {_options(parser)} |" for words, parser_help, parser in list_commands(arguments.build_parser())]
     return "\n".join(["| command | what it does | options of its own |", "|---|---|---|", *rows])
 
 
-def commands(parser: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+def list_commands(parser: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
     """The words, the meaning and the parser of each command that does something; a command of commands only leads there."""
     for action in parser._actions:
         if not isinstance(action, argparse._SubParsersAction):
             continue
         meanings = {str(choice.dest): str(choice.help) for choice in action._choices_actions}
         for word, inner in action.choices.items():
-            deeper = list(commands(inner, f"{words}{word} "))
+            deeper = list(list_commands(inner, f"{words}{word} "))
             yield from deeper or [(f"{words}{word}", meanings[word], inner)]
 
 
@@ -47,14 +47,14 @@ def _usage(action: argparse.Action) -> str:
 
 
 def metrics_table() -> str:
-    """Every metric under the name that /metrics has for it, its labels and what it says."""
-    found = [metric for module in COUNTED_IN for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
-    rows = (f"| `{_exposed(metric)}` | {metric._type} | {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
-            for metric in sorted(found, key=lambda metric: metric._name))
+    """Every metric under the name that /metrics has for it, its labels and its meaning."""
+    all_metrics = [metric for module in METRIC_MODULES for _, metric in inspect.getmembers(module) if isinstance(metric, MetricWrapperBase)]
+    rows = (f"| `{_exposed_name(metric)}` | {metric._type} | {', '.join(f'`{label}`' for label in metric._labelnames)} | {metric._documentation} |"
+            for metric in sorted(all_metrics, key=lambda metric: metric._name))
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 
 
-def _exposed(metric: MetricWrapperBase) -> str:
+def _exposed_name(metric: MetricWrapperBase) -> str:
     """Counters end in `_total` there; a histogram is three series, of which the name is the beginning."""
     ending = {"counter": "_total", "histogram": "_bucket`, `…_sum`, `…_count"}.get(str(metric._type), "")
     return f"{metric._name}{ending}"

@@ -1,4 +1,4 @@
-"""Which page has which tables, and putting them there; and which files follow from the code as a whole (`reference.chart`)."""
+"""The tables of each page, how to write them there, and the files that are generated as a whole (`reference.chart`)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ PAGES: Mapping[Path, Tables] = {
         "exit codes": tables.exit_codes_table, "metrics": interfaces.metrics_table, "permissions": tables.permissions_table,
         "origin": formats.origin_table, "read-up-to": formats.read_up_to_table, "frontier": formats.frontier_table,
     },
-    ROOT / "docs" / "explanation.md": {"figures": figures.beside_the_rival},
+    ROOT / "docs" / "explanation.md": {"figures": figures.comparison_table},
 }
 
 
-def out_of_date() -> dict[Path, str]:
-    """The pages and files that say something else than the code, and what they have to say; ValueError when one lacks a table's markers."""
-    wanted = {page: rewritten(page.read_text(), made) for page, made in PAGES.items()} | {file: write() for file, write in chart.files().items()}
-    return {path: text for path, text in wanted.items() if not path.exists() or path.read_text() != text}
+def find_outdated() -> dict[Path, str]:
+    """The pages and files that differ from the code, with their correct text; ValueError when a page lacks the markers of a table."""
+    expected = {page: rewrite_tables(page.read_text(), tables) for page, tables in PAGES.items()}
+    expected |= {file: write() for file, write in chart.list_files().items()}
+    return {path: text for path, text in expected.items() if not path.exists() or path.read_text() != text}
 
 
-def rewritten(text: str, made: Tables) -> str:
-    """The page with every table as the code has it."""
-    for name, table in made.items():
+def rewrite_tables(text: str, tables: Tables) -> str:
+    """The page with every table generated from the code."""
+    for name, table in tables.items():
         section = re.compile(rf"(<!-- {name} -->)(.*?)(<!-- /{name} -->)", re.DOTALL)
         if not section.search(text):
             raise ValueError(f"a page lacks <!-- {name} --> … <!-- /{name} -->")
         content = table()
-        text = section.sub(lambda found, content=content: f"{found[1]}\n{content}\n{found[3]}", text)  # type: ignore[misc]
+        text = section.sub(lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", text)  # type: ignore[misc]
     return text

@@ -27,14 +27,14 @@ def settings_table() -> str:
 
 def exit_codes_table() -> str:
     """Every exit code, the error that ends with it, and when that happens; the code leads to what to do."""
-    ends = sorted((kind.exit_code, kind.__name__, _first_line(kind)) for kind in ended_by())
-    rows = (f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |" for code, name, when in ends)
+    codes = sorted((error.exit_code, error.__name__, _first_line(error)) for error in list_stop_errors())
+    rows = (f"| [{code}]({STOPS}#{code}-{name.lower()}) | `{name}` | {when} |" for code, name, when in codes)
     return "\n".join(["| exit code | error | when |", "|---|---|---|", "| 0 |  | The work is done, or SIGTERM or SIGINT asked for the end. |", *rows])
 
 
-def ended_by() -> list[type[ReoError]]:
+def list_stop_errors() -> list[type[ReoError]]:
     """Every error that ends a process with a code of its own."""
-    return [StageFailed, Fenced, *_kinds(Stop)]
+    return [StageFailed, Fenced, *_list_subclasses(Stop)]
 
 
 def guarded_options_table() -> str:
@@ -86,10 +86,10 @@ def _meaning(setting: Setting) -> str:
     return setting.meaning.replace("|", "\\|") + choices
 
 
-def _kinds(base: type[ReoError]) -> Iterator[type[ReoError]]:
+def _list_subclasses(base: type[ReoError]) -> Iterator[type[ReoError]]:
     for kind in base.__subclasses__():
         yield kind
-        yield from _kinds(kind)
+        yield from _list_subclasses(kind)
 
 
 def _first_line(kind: type[ReoError]) -> str:

@@ -18,7 +18,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
 from common.group import list_group_offsets
 from tests.kafka import ROOT, Cluster, Clusters
-from tests.service import settings
+from tests.service import build_environment
 
 COMMAND_S = 60
 ESCAPE = "\x1b["
@@ -26,7 +26,7 @@ ESCAPE = "\x1b["
 
 def reo(clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
     """A command of its own process, its output on pipes; `more` are settings. It has to end with this code, if one is given."""
-    return reo_with(settings(clusters, topic, more), *words, exit_code=exit_code)
+    return reo_with(build_environment(clusters, topic, more), *words, exit_code=exit_code)
 
 
 def reo_with(environment: Mapping[str, str], *words: str, exit_code: int | None = 0) -> subprocess.CompletedProcess[str]:
@@ -77,7 +77,7 @@ def everything(cluster: Cluster, topic: str) -> dict[str, Any]:
     own = sorted(name for name in cluster.admin.list_topics(timeout=30).topics if topic in name)
     groups = sorted(group.group_id for group in cluster.admin.list_consumer_groups().result().valid if topic in group.group_id)
     found: dict[str, Any] = {"topics": own, "groups": groups}
-    found |= {name: (cluster.topic_id(name), cluster.config(name), cluster.beginnings(name), cluster.ends(name)) for name in own}
+    found |= {name: (cluster.topic_id(name), cluster.config(name), cluster.beginning_offsets(name), cluster.end_offsets(name)) for name in own}
     group = f"reo-{topic}"
     found["offsets"] = {}
     with contextlib.suppress(KafkaException):  # where there never was a group

@@ -1,7 +1,7 @@
-"""What every test with a real cluster needs: two brokers (and a database) for the whole session, a topic name, and services that are ended.
+"""Fixtures for tests with real clusters: two brokers (and a database) for the whole session, a topic name, and services that are killed at the end.
 
-The destination's broker deletes records that are older than a minute, unless a topic says otherwise, and looks for them every
-second: a copy that does not keep the source's retention loses old timestamps while the tests look on.
+The destination's broker deletes records that are older than a minute, unless the topic has its own retention, and checks every second:
+a copy that does not keep the source's retention loses records with old timestamps during the test.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Protocol
 import pytest
 
 from reo.demo.broker import Broker
-from tests.kafka import ROOT, Cluster, Clusters, quick_jvms
+from tests.kafka import ROOT, Cluster, Clusters, speed_up_jvms
 from tests.postgresql import Server
-from tests.service import Service, settings
+from tests.service import Service, build_environment
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 SHORT_QUOTAS = {"quota.window.num": "3"}
-"""Quotas look back on 3 s instead of 11: a test of one needs to last no longer."""
+"""Quotas are measured over 3 s instead of 11 s: a test of a quota is shorter."""
 
 
 LONGEST_FIRST = (
@@ -34,31 +34,31 @@ LONGEST_FIRST = (
     "test_header_names", "test_hanging", "test_service", "test_postgresql_mirror",
     "test_postgresql_copy", "test_sigterm", "test_filter_function", "test_own_destination",
     "test_history", "test_spark_cluster", "test_client_options", "test_verify", "test_late_endtxn")
-"""What `make test` says at its end took most: begun last, one of these would be waited for alone."""
+"""The slowest files, as `make test` reports at its end: they start first, because one that starts last runs alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long first; with REO_TEST_ORDER=<seed> files, and tests in them, in an order that the seed chooses: none may depend on another."""
+    """Slow files first; with REO_TEST_ORDER=<seed> files, and tests in them, in an order that the seed decides: no test may depend on another."""
     seed = os.environ.get("REO_TEST_ORDER")
     if seed is None:
         items.sort(key=lambda item: LONGEST_FIRST.index(item.path.stem) if item.path.stem in LONGEST_FIRST else len(LONGEST_FIRST))
         return
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     files = list(dict.fromkeys(item.path for item in items))
-    chance.shuffle(files)
-    chance.shuffle(items)
+    rng.shuffle(files)
+    rng.shuffle(items)
     items.sort(key=lambda item: files.index(item.path))
 
 
 def pytest_configure() -> None:
     """Before anything is started."""
-    quick_jvms()
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background; children would inherit it, and Ctrl-C be nothing to them
+    speed_up_jvms()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs so; children would inherit it and ignore Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Start(Protocol):
-    """Starts a service that copies `topic`; keyword arguments are settings. `environment` replaces all that is given by default."""
+    """Starts a service that copies `topic`; keyword arguments are settings. `environment` replaces all defaults."""
 
     def __call__(self, topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
         """Start it."""
@@ -89,15 +89,15 @@ def database() -> Iterator[Server]:
         server.end()
 
 
-def unique(name: str) -> str:
-    """A topic name that nobody has had, and that says whose it is."""
+def make_topic_name(name: str) -> str:
+    """A new topic name that contains `name`."""
     return f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')[:60]}-{uuid.uuid4().hex[:6]}"
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name of this test's own; the topic is not made."""
-    return unique(request.node.name)
+    """A topic name for this test only; the topic is not created."""
+    return make_topic_name(request.node.name)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def start_for_module(clusters: Clusters, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def start(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Starts services; what still lives at the end of the test is killed, and the logs are printed for a failed test."""
+    """Starts services; those that still run at the end of the test are killed, and the logs are printed for a failed test."""
     yield from _starting(clusters, lambda: tmp_path_factory.mktemp("service"))
 
 
@@ -116,11 +116,11 @@ def _starting(clusters: Clusters, folder: Callable[[], object]) -> Iterator[Star
     started: list[Service] = []
 
     def begin(topic: str, *arguments: str, environment: dict[str, str] | None = None, **more: str) -> Service:
-        service = Service(folder() / "tmp", environment or settings(clusters, topic, more), arguments)  # type: ignore[operator]
+        service = Service(folder() / "tmp", environment or build_environment(clusters, topic, more), arguments)  # type: ignore[operator]
         started.append(service)
         return service.start()
 
     yield begin
     for number, service in enumerate(started):
         service.kill_all()
-        print(f"--- service {number}: reo run {' '.join(service.arguments)}, exit code {service.process.returncode}\n{service.tail()}")
+        print(f"--- service {number}: reo run {' '.join(service.arguments)}, exit code {service.process.returncode}\n{service.read_log_tail()}")

@@ -1,4 +1,4 @@
-"""Filters that the tests name as `tests.filter_functions:function`; the records are `tests.kafka.plain`."""
+"""Filters that the tests name as `tests.filter_functions:function`; the records are `tests.kafka.make_record`."""
 
 from __future__ import annotations
 

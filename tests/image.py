@@ -124,12 +124,12 @@ class Checks:
 
         def whole() -> bool:
             try:
-                return sum(map(len, judge.read(self.destination.address, "copy").values())) >= self.written
+                return sum(map(len, judge.read_topic(self.destination.address, "copy").values())) >= self.written
             except KeyError:
                 return False
 
         self.check(f"{RECORDS} records are copied by {by}", until(whole, COPY_S), f"{time.monotonic() - began:.1f} s")
-        wrong = judge.verdict(judge.read(self.source.address, "orders"), judge.read(self.destination.address, "copy"))
+        wrong = judge.compare_partitions(judge.read_topic(self.source.address, "orders"), judge.read_topic(self.destination.address, "copy"))
         self.check("the judge says that the copy is exact", not wrong, "; ".join(wrong))
 
     def one_container_after_another(self) -> None:
@@ -182,7 +182,7 @@ class Checks:
         self.stack.callback(server.end)
         self.ends("a copy to PostgreSQL", 0, "run", "--stop-at-end", REO_DESTINATION_POSTGRESQL=server.connection(), REO_APPLICATION="to-tables",
                   KAFKA_CLUSTERS_DESTINATION_TOPIC="rows")
-        wrong = judge.verdict(judge.read(self.source.address, "orders"), server.read("rows", PARTITIONS))
+        wrong = judge.compare_partitions(judge.read_topic(self.source.address, "orders"), server.read("rows", PARTITIONS))
         self.check("the judge says that the rows are exact", not wrong, "; ".join(wrong))
 
     def what_it_is(self) -> None:

@@ -1,14 +1,14 @@
-"""The judge: is the copy exact? It imports nothing of reo, so that no misunderstanding of reo's can hide in it.
+"""The judge: is the copy exact? It imports nothing of reo, so that no error of reo can hide in it.
 
-It reads both topics `read_committed`, partition by partition, and compares two lists of records. Equal lists are exact; that is
-the whole verdict, and it needs no cleverness. What the judge says about lists that differ is for the reader of a failed test:
+It reads both topics `read_committed`, partition by partition, and compares two lists of records. The copy is exact when the
+lists are equal; the verdict needs nothing else. How the lists differ is for the reader of a failed test:
 
     missing     in the source, not in the copy
     duplicated  in the copy more often than in the source
-    changed     stands where a source record is missing, and is another one
+    changed     another record in the place of a missing source record
     phantom     in the copy, never in the source
     aborted     in the copy, and in the source only in a transaction that was aborted
-    reordered   the records that both have come in another order
+    reordered   on both sides, in another order
 
 A record is its key, value, headers in order, and timestamp in ms.
 """
@@ -28,7 +28,7 @@ SILENCE_S = 60
 
 
 class Record(NamedTuple):
-    """What has to be the same on both sides. A timestamp of 0 is "now" to the client that writes it."""
+    """The fields that must be equal on both sides. The producer replaces a timestamp of 0 by the current time."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -41,7 +41,7 @@ Partitions = dict[int, list[Record]]
 
 @dataclass
 class Differences:
-    """What is wrong with one partition.
+    """The differences of one partition.
 
     Positions of missing records are those in the source, all others those in the copy; a changed record has both.
     """
@@ -54,95 +54,99 @@ class Differences:
     aborted: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """Whether anything is wrong."""
+        """Whether there is a difference."""
         return any(vars(self).values())
 
     def __str__(self) -> str:
         """Counts, with the first positions."""
-        return ", ".join(f"{len(places)} {name} (at {', '.join(map(str, places[:EXAMPLES]))}{' …' if len(places) > EXAMPLES else ''})"
-                         for name, places in vars(self).items() if places)
+        return ", ".join(f"{len(positions)} {name} (at {', '.join(map(str, positions[:EXAMPLES]))}{' …' if len(positions) > EXAMPLES else ''})"
+                         for name, positions in vars(self).items() if positions)
 
 
-def compare(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
-    """Hold one partition's copy against its source; no differences if and only if the lists are equal.
+def compare_records(source: Sequence[Record], copy: Sequence[Record], invisible: Sequence[Record] = ()) -> Differences:
+    """Compare one partition's copy with its source, record by record; no differences if and only if the lists are equal.
 
     `invisible` are the source's aborted records, for naming only.
     """
-    found = Differences()
+    differences = Differences()
     if list(source) == list(copy):
-        return found
-    in_source, in_copy, undone = Counter(source), Counter(copy), set(invisible)
+        return differences
+    in_source, in_copy, aborted = Counter(source), Counter(copy), set(invisible)
     source_common, missing = _split(source, in_copy)
     copy_common, surplus = _split(copy, in_source)
-    found.aborted = [place for place, _ in surplus if copy[place] not in in_source and copy[place] in undone]
-    unknown = [(place, gap) for place, gap in surplus if copy[place] not in in_source and copy[place] not in undone]
-    found.duplicated = [place for place, _ in surplus if copy[place] in in_source]
-    strangers = defaultdict(list)
-    for place, gap in unknown:
-        strangers[gap].append(place)
-    for place, gap in missing:
-        if strangers[gap]:
-            found.changed.append((place, strangers[gap].pop(0)))
+    differences.aborted = [position for position, _ in surplus if copy[position] not in in_source and copy[position] in aborted]
+    unknown = [(position, gap) for position, gap in surplus if copy[position] not in in_source and copy[position] not in aborted]
+    differences.duplicated = [position for position, _ in surplus if copy[position] in in_source]
+    unknown_by_gap = defaultdict(list)
+    for position, gap in unknown:
+        unknown_by_gap[gap].append(position)
+    for position, gap in missing:
+        if unknown_by_gap[gap]:
+            differences.changed.append((position, unknown_by_gap[gap].pop(0)))
         else:
-            found.missing.append(place)
-    found.phantom = sorted(place for places in strangers.values() for place in places)
-    found.reordered = [there for here, there in zip(source_common, copy_common, strict=True) if source[here] != copy[there]]
-    return found
+            differences.missing.append(position)
+    differences.phantom = sorted(position for positions in unknown_by_gap.values() for position in positions)
+    common_positions = zip(source_common, copy_common, strict=True)
+    differences.reordered = [copy_position for source_position, copy_position in common_positions if source[source_position] != copy[copy_position]]
+    return differences
 
 
 def _split(records: Sequence[Record], others: Counter[Record]) -> tuple[list[int], list[tuple[int, int]]]:
     """Positions of the records that the other side has as well, and the rest, each with how many common ones precede it."""
-    left = others.copy()
+    unmatched = others.copy()
     common: list[int] = []
     rest: list[tuple[int, int]] = []
-    for place, record in enumerate(records):
-        if left[record] > 0:
-            left[record] -= 1
-            common.append(place)
+    for position, record in enumerate(records):
+        if unmatched[record] > 0:
+            unmatched[record] -= 1
+            common.append(position)
         else:
-            rest.append((place, len(common)))
+            rest.append((position, len(common)))
     return common, rest
 
 
-def verdict(source: Partitions, copy: Partitions, invisible: Partitions | None = None) -> list[str]:
+def compare_partitions(source: Partitions, copy: Partitions, invisible: Partitions | None = None) -> list[str]:
     """One line for each partition that is not exact; a partition that only one side has counts as empty on the other."""
-    found = {partition: compare(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
-             for partition in sorted({*source, *copy})}
-    return [f"partition {partition}: {differences}" for partition, differences in found.items() if differences]
+    differences_by_partition = {
+        partition: compare_records(source.get(partition, []), copy.get(partition, []), (invisible or {}).get(partition, []))
+        for partition in sorted({*source, *copy})}
+    return [f"partition {partition}: {differences}" for partition, differences in differences_by_partition.items() if differences]
 
 
-def counted(copy: Partitions, said: int, unsure: int) -> list[str]:
-    """What the service says that it wrote, against what is there: never more, and less only by what it could not know of (`unsure`)."""
-    there = sum(map(len, copy.values()))
-    return [] if there - unsure <= said <= there else [f"the service counted {said} records, {there} are there; it may have missed at most {unsure}"]
+def compare_counters(copy: Partitions, reported_records: int, uncertain_records: int) -> list[str]:
+    """Compare the service's count with the copy: never more, and less only by `uncertain_records`, which the service cannot know."""
+    copied_records = sum(map(len, copy.values()))
+    if copied_records - uncertain_records <= reported_records <= copied_records:
+        return []
+    return [f"the service counted {reported_records} records, {copied_records} are there; it may have missed at most {uncertain_records}"]
 
 
-def read(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
-    """Every record that a reader sees, from the beginning to what is there now."""
+def read_topic(address: str, topic: str, isolation: str = "read_committed") -> Partitions:
+    """Every record that a consumer reads, from the beginning to the current end."""
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "judge", "isolation.level": isolation, "enable.auto.commit": False,
         "auto.offset.reset": "error", "enable.partition.eof": True, "fetch.wait.max.ms": 20, "check.crcs": True,
     })
     try:
         partitions = sorted(consumer.list_topics(topic, SILENCE_S).topics[topic].partitions)
-        begins = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S)[0] for partition in partitions}
-        consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
-        found: Partitions = {partition: [] for partition in partitions}
-        unfinished = set(partitions)
-        heard = time.monotonic()
-        while unfinished:
+        beginning_offsets = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S)[0] for partition in partitions}
+        consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in beginning_offsets.items()])
+        records_by_partition: Partitions = {partition: [] for partition in partitions}
+        unfinished_partitions = set(partitions)
+        last_message_s = time.monotonic()
+        while unfinished_partitions:
             messages: list[Any] = consumer.consume(10_000, 0.1)
-            heard = time.monotonic() if messages else heard
-            if time.monotonic() > heard + SILENCE_S:
-                raise RuntimeError(f"reading {topic}: nothing for {SILENCE_S} s, partitions {sorted(unfinished)} are not at their end")
+            last_message_s = time.monotonic() if messages else last_message_s
+            if time.monotonic() > last_message_s + SILENCE_S:
+                raise RuntimeError(f"reading {topic}: no message for {SILENCE_S} s, partitions {sorted(unfinished_partitions)} are not read to their end")
             for message in messages:
                 if message.error() is None:
                     record = Record(message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1])
-                    found[message.partition()].append(record)
+                    records_by_partition[message.partition()].append(record)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(message.partition())
+                    unfinished_partitions.discard(message.partition())
                 else:
                     raise RuntimeError(f"reading {topic}: {message.error()}")
     finally:
         consumer.close()
-    return found
+    return records_by_partition

@@ -1,4 +1,4 @@
-"""What the tests do with Kafka: make topics, write records, read, ask for offsets; and `until`, with which everything waits that waits."""
+"""Helpers of the tests for Kafka: create topics, write and read records, list offsets; and `until`, with which every test waits."""
 
 from __future__ import annotations
 
@@ -15,56 +15,56 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from reo.demo.broker import Broker
-from tests.judge import Partitions, Record, read, verdict
+from tests.judge import Partitions, Record, compare_partitions, read_topic
 
 ROOT = Path(__file__).parent.parent
-Seen = TypeVar("Seen")
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 PAUSE_S = 0.05
-ANSWER_S, ASKED_TIMES = 30.0, 3
+ANSWER_S, ATTEMPTS = 30.0, 3
 CREATION_S = 5.0
 START_S = 60
-"""Bound on what needs a start of Spark. Only what is broken takes as long: nothing waits for a time."""
+"""Time-out of a condition that needs a start of Spark. Only a failing test waits this long: no test sleeps for a fixed time."""
 COPY_S = 120
-"""Bound on a copy of everything that the tests write, on a busy machine."""
-NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
+"""Time-out of a copy of everything that the tests write, on a busy machine."""
+RETRIABLE_ERRORS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT,
            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
-"""What a client says of a partition or broker that is only coming (back); it is asked again within a bound."""
+"""Errors of a partition or broker that is not available yet, or again; the request is repeated until a time-out."""
 MARKERS_S = 5
-"""Bound on writing the markers of a transaction that is decided; the shortest time-out of a transaction in the tests is 12 s."""
-FOREVER = {"retention.ms": "-1"}
+"""Time-out for the markers of a transaction that is committed or aborted; the shortest time-out of a transaction in the tests is 12 s."""
+UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
 
-def quick_jvms() -> None:
-    """Let every JVM started from now on compile quickly and not well: a test starts many, and none lives long enough for the better code to pay.
+def speed_up_jvms() -> None:
+    """Make every JVM started from now on use the C1 compiler only: a test starts many JVMs, and none runs long enough to profit from C2.
 
-    Measured on two cores: one kill of stage two with all around it takes 19 s instead of 34.
+    Measured on two cores: one kill of stage two, with start and judge, takes 19 s instead of 34.
     """
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-def until(condition: Callable[[], Seen | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Seen:
-    """Ask again and again until the condition holds, and return what it said; AssertionError with `what` when it never does."""
+def until(condition: Callable[[], Value | None], what: str, timeout_s: float = START_S, seen_last: Sequence[str] = ()) -> Value:
+    """Repeat the condition until its value is true, and return the value; AssertionError with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
-        seen = condition()
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen_last or seen!r})"
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what} (last seen: {seen_last or value!r})"
         time.sleep(PAUSE_S)
 
 
-def answer(ask: Callable[[], Future[Answer]]) -> Answer:
-    """What a client says; asked again when it says nothing."""
-    for _ in range(ASKED_TIMES - 1):
+def call_with_retry(call: Callable[[], Future[Result]]) -> Result:
+    """The result of an admin request; repeat the request when it times out."""
+    for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(TimeoutError):
-            return ask().result(ANSWER_S)
-    return ask().result(ANSWER_S)
+            return call().result(ANSWER_S)
+    return call().result(ANSWER_S)
 
 
 @dataclass
 class Cluster:
-    """One broker and what is asked of it."""
+    """A cluster of one broker, and the requests that tests send to it."""
 
     broker: Broker
     _admin: AdminClient | None = None
@@ -76,51 +76,51 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        """One client for all questions of one thread."""
+        """One admin client for all requests of one thread."""
         self._admin = self._admin or AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self._admin
 
     def for_another_thread(self) -> Self:
-        """The same cluster with a client of its own: with one client for two threads, answers were seen to get lost (confluent-kafka 2.16)."""
+        """The same cluster with a client of its own: with one client for two threads, responses were lost (confluent-kafka 2.16)."""
         return replace(self, _admin=None)
 
     def create(self, topic: str, partitions: int, **config: str) -> str:
-        """A topic that keeps old timestamps."""
-        wanted = NewTopic(topic, partitions, -1, config=FOREVER | {name.replace("_", "."): value for name, value in config.items()})
-        not_answered: list[str] = []
+        """Create a topic without retention, so that it keeps records with old timestamps; return its name."""
+        new_topic = NewTopic(topic, partitions, -1, config=UNLIMITED_RETENTION | {name.replace("_", "."): value for name, value in config.items()})
+        timed_out_topics: list[str] = []
 
-        def taken() -> bool:
+        def is_accepted() -> bool:
             try:
-                self.admin.create_topics([wanted], request_timeout=CREATION_S)[topic].result()
-            except KafkaException as failed:
-                code = failed.args[0].code()
-                if code == KafkaError.TOPIC_ALREADY_EXISTS and not_answered:
+                self.admin.create_topics([new_topic], request_timeout=CREATION_S)[topic].result()
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS and timed_out_topics:
                     return True
-                if code == KafkaError._TIMED_OUT:  # a client that has heard of no controller asks no more
-                    not_answered.append(topic)
-                elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a node that has stood still is fenced, until its controller has heard of it
+                if code == KafkaError._TIMED_OUT:  # a client that knows no controller does not retry
+                    timed_out_topics.append(topic)
+                elif code != KafkaError.INVALID_REPLICATION_FACTOR:  # a broker that was stopped is fenced until its next heartbeat to the controller
                     raise
                 return False
             return True
 
-        until(taken, f"the cluster takes topic {topic}")
-        until(lambda: self.partitions(topic) == partitions, f"topic {topic} is there")
+        until(is_accepted, f"the cluster creates topic {topic}")
+        until(lambda: self.partitions(topic) == partitions, f"topic {topic} exists")
         return topic
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and wait until it is gone."""
+        """Delete a topic and wait until it does not exist."""
         self.admin.delete_topics([topic])[topic].result()
-        until(lambda: self.partitions(topic) == 0, f"topic {topic} is gone")
+        until(lambda: self.partitions(topic) == 0, f"topic {topic} is deleted")
 
     def topic_id(self, topic: str) -> tuple[str, str]:
-        """Of the cluster, and of the topic."""
-        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
-        return self.admin.describe_cluster().result().cluster_id, str(found.topic_id)
+        """The cluster id and the topic id."""
+        description = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
+        return self.admin.describe_cluster().result().cluster_id, str(description.topic_id)
 
     def partitions(self, topic: str) -> int:
-        """How many the topic has; 0 when there is no such topic."""
+        """The number of partitions; 0 when the topic does not exist."""
         try:
-            return len(answer(lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]).partitions)
+            return len(call_with_retry(lambda: self.admin.describe_topics(TopicCollection([topic]))[topic]).partitions)
         except KafkaException:
             return 0
 
@@ -129,63 +129,63 @@ class Cluster:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return {name: str(entry.value) for name, entry in self.admin.describe_configs([resource])[resource].result().items()}
 
-    def ends(self, topic: str, stable: bool = False) -> dict[int, int]:
-        """The next offset of each partition; with `stable`, the first offset that an open transaction may still change."""
+    def end_offsets(self, topic: str, stable: bool = False) -> dict[int, int]:
+        """The end offset of each partition; with `stable`, its last stable offset."""
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(topic, OffsetSpec.latest(), isolation)
 
-    def beginnings(self, topic: str) -> dict[int, int]:
-        """The first offset that each partition still has."""
+    def beginning_offsets(self, topic: str) -> dict[int, int]:
+        """The first offset that each partition still holds."""
         return self._offsets(topic, OffsetSpec.earliest())
 
     def _offsets(self, topic: str, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                  partitions: int | None = None) -> dict[int, int]:
-        """Asked again while a partition that was made just now has no leader."""
-        asked = {TopicPartition(topic, partition): spec for partition in range(partitions or self.partitions(topic))}
+        """Repeat the request while a new partition has no leader."""
+        requests = {TopicPartition(topic, partition): spec for partition in range(partitions or self.partitions(topic))}
 
-        def answered() -> list[tuple[int, int]] | None:
+        def list_offsets() -> list[tuple[int, int]] | None:
             try:
-                futures = self.admin.list_offsets(asked, isolation_level=isolation)
-                return [(place.partition, future.result(ANSWER_S).offset) for place, future in futures.items()]
+                futures = self.admin.list_offsets(requests, isolation_level=isolation)
+                return [(partition.partition, future.result(ANSWER_S).offset) for partition, future in futures.items()]
             except TimeoutError:
                 return None
-            except KafkaException as failed:
-                if failed.args[0].code() in NOT_YET:
+            except KafkaException as error:
+                if error.args[0].code() in RETRIABLE_ERRORS:
                     with contextlib.suppress(KafkaException):
                         self.admin.list_topics(topic, ANSWER_S)  # a client does not ask for the new leader by itself
                     return None
                 raise
-        return dict(until(answered, f"the offsets of {topic}")) if asked else {}
+        return dict(until(list_offsets, f"the offsets of {topic}")) if requests else {}
 
-    def written(self, topic: str, partitions: int | None = None) -> int:
-        """An upper bound on the records that anybody can see: markers, aborted records and what is not committed yet are counted too.
+    def count_offsets(self, topic: str, partitions: int | None = None) -> int:
+        """The sum of the end offsets: an upper bound on the visible records. Markers, aborted and uncommitted records count too.
 
-        Saying how many partitions the topic has saves a request: for what has to be quick.
+        `partitions` saves a request, for callers that must be fast.
         """
         return sum(self._offsets(topic, OffsetSpec.latest(), partitions=partitions).values())
 
-    def no_transaction_is_open(self, topic: str) -> bool:
-        """Whether a `read_committed` reader reaches the end of the topic, and of the groups' offsets; the end is asked first, and may move on meanwhile."""
+    def has_no_open_transaction(self, topic: str) -> bool:
+        """Whether a `read_committed` consumer reaches the end of the topic and of `__consumer_offsets`. The end offsets are listed first and may grow."""
         for name in (topic, "__consumer_offsets"):
-            ends = self.ends(name)
-            stable = self.ends(name, stable=True)
+            ends = self.end_offsets(name)
+            stable = self.end_offsets(name, stable=True)
             if any(stable[partition] < end for partition, end in ends.items()):
                 return False
         return True
 
-    def closes(self, topic: str) -> bool:
-        """Whether nothing is open, at once or as soon as the markers of the last commit are written: long before a transaction that was left open times out."""
+    def wait_until_no_transaction_is_open(self, topic: str) -> bool:
+        """Whether no transaction is open, now or when the markers of the last commit are written: long before an abandoned transaction times out."""
         deadline = time.monotonic() + MARKERS_S
-        while not self.no_transaction_is_open(topic):
+        while not self.has_no_open_transaction(topic):
             if time.monotonic() > deadline:
                 return False
             time.sleep(PAUSE_S)
         return True
 
     def write(self, topic: str, records: Iterable[tuple[int, Record]], **options: Any) -> None:
-        """Write records in order, each to its partition, and wait until all are there."""
+        """Write records in order, each to its partition, and wait until all are delivered."""
         producer = self.producer(**options)
-        send(producer, topic, records)
+        produce_records(producer, topic, records)
         assert producer.flush(60) == 0
 
     def producer(self, **options: Any) -> Producer:
@@ -194,54 +194,54 @@ class Cluster:
                          "queue.buffering.max.messages": 1_000_000, "log_level": 0} | {name.replace("_", "."): value for name, value in options.items()})
 
     def read(self, topic: str) -> Partitions:
-        """What the judge sees."""
-        return read(self.address, topic)
+        """All committed records, as the judge reads them."""
+        return read_topic(self.address, topic)
 
 
 @dataclass
 class Clusters:
-    """Both sides."""
+    """The source and the destination."""
 
     source: Cluster
     destination: Cluster
 
     def differences(self, topic: str, copy: str | None = None) -> list[str]:
-        """The judge's verdict on a topic and its copy: empty when the copy is exact."""
-        return verdict(self.source.read(topic), self.destination.read(copy or topic))
+        """The differences between a topic and its copy: empty when the copy is exact."""
+        return compare_partitions(self.source.read(topic), self.destination.read(copy or topic))
 
-    def copied(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
-        """Wait until the copy of a source with so many visible records is exact; the judge is asked only when it can be."""
-        last: list[str] = []
+    def wait_for_copy(self, topic: str, records: int, timeout_s: float = COPY_S) -> None:
+        """Wait until the copy of a source with `records` visible records is exact; the judge reads both topics only when the copy has that many offsets."""
+        last_differences: list[str] = []
 
-        def exact() -> bool:
-            if self.destination.written(topic) >= records:
-                last[:] = self.differences(topic)
-                return not last
+        def is_exact() -> bool:
+            if self.destination.count_offsets(topic) >= records:
+                last_differences[:] = self.differences(topic)
+                return not last_differences
             return False
-        until(exact, f"{records} records of {topic} are copied", timeout_s, last)
+        until(is_exact, f"{records} records of {topic} are copied", timeout_s, last_differences)
 
 
-def send(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
-    """Hand records to a producer; a record that cannot be delivered is an error."""
-    def delivered(error: object, _: object) -> None:
+def produce_records(producer: Producer, topic: str, records: Iterable[tuple[int, Record]]) -> None:
+    """Produce records; a record that cannot be delivered is an error."""
+    def on_delivery(error: object, _: object) -> None:
         assert error is None, error
 
     for partition, record in records:
         while True:
             try:
-                # the callback has two places, and the second one is passed over when the first is given, be it None
-                producer.produce(topic, record.value, record.key, partition, delivered, None, record.timestamp_ms, list(record.headers))
+                # produce() has two parameters for the callback, and ignores the second one when the first is passed, even as None
+                producer.produce(topic, record.value, record.key, partition, on_delivery, None, record.timestamp_ms, list(record.headers))
                 break
             except BufferError:
                 producer.poll(0.1)
     producer.poll(0)
 
 
-def plain(number: int, size: int = 100) -> Record:
-    """A record that is like no other of its topic."""
+def make_record(number: int, size: int = 100) -> Record:
+    """A record that is unique in its topic."""
     return Record(b"key-%d" % (number % 1000), b"%010d" % number + b"." * (size - 10), (("number", b"%d" % number),), 1_700_000_000_000 + number)
 
 
-def spread(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:
-    """Plain records, one partition after the other in turn."""
-    return [(number % partitions, plain(number)) for number in numbers]
+def make_records(numbers: Iterable[int], partitions: int) -> list[tuple[int, Record]]:
+    """Unique records, assigned to the partitions in turn."""
+    return [(number % partitions, make_record(number)) for number in numbers]

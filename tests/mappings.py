@@ -6,7 +6,7 @@ from common.mapping import SourceRecord
 
 
 def by_last_digit(record: SourceRecord, partitions: int) -> int:
-    """A place that the value's first ten digits decide (`tests.kafka.plain`)."""
+    """A place that the value's first ten digits decide (`tests.kafka.make_record`)."""
     return int((record.value or b"")[:10]) % 10 % partitions
 
 

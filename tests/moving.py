@@ -22,8 +22,8 @@ from common.child_processes import die_with_parent
 from common.frontier import decode
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters
-from tests.recovering import commits
-from tests.stage_one import feed, wrapped
+from tests.recovery import read_commits
+from tests.stage_one import wrap_records, write_intermediate
 
 PAUSE_S = 0.02
 _stop = threading.Event()
@@ -83,7 +83,7 @@ def relayed(shared: Clusters, topic: str) -> Iterator[None]:
 
     The frontiers have to be there: its epoch is above theirs.
     """
-    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in commits(shared.destination, topic).values())
+    epoch = 1 + max(decode(commit.metadata).rule.epoch for commit in read_commits(shared.destination, topic).values())
     clusters = Clusters(shared.source.for_another_thread(), shared.destination.for_another_thread())
     stopping = threading.Event()
     errors: list[BaseException] = []
@@ -101,7 +101,7 @@ def relayed(shared: Clusters, topic: str) -> Iterator[None]:
                 record = Record(message.key(), message.value(), tuple(message.headers() or ()), message.timestamp()[1])
                 records.append((message.partition(), message.offset(), record))
             if records:
-                feed(clusters, topic, topic, wrapped(clusters, topic, records, epoch, first_sequences=sequences))
+                write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, records, epoch, first_sequences=sequences))
                 for partition, _, _ in records:
                     sequences[partition] += 1
         consumer.close()

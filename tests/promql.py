@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
 from common import metrics
-from reference.interfaces import COUNTED_IN
+from reference.interfaces import METRIC_MODULES
 from replicator.run import Event
 from tests.kafka import ROOT
 
@@ -33,7 +33,7 @@ STAGES = ("replicator", "deduplicator")
 def known() -> dict[str, set[str]]:
     """Every sample that a service may expose, with its labels."""
     found: dict[str, set[str]] = {"up": set(SCRAPED)}
-    for metric in (value for module in COUNTED_IN for value in vars(module).values()):
+    for metric in (value for module in METRIC_MODULES for value in vars(module).values()):
         if isinstance(metric, MetricWrapperBase):
             labels = {*metric._labelnames, *SCRAPED}
             names = {"counter": ["_total"], "gauge": [""], "histogram": ["_sum", "_count"]}[metric._type]

@@ -1,7 +1,7 @@
-"""What the tests do with the service: start it as a user does, watch it, ask it, send signals to its processes.
+"""Helpers of the tests for the service: start it as a user does, read its log and metrics, send signals to its processes.
 
-Each service is a session of its own (setsid(2)): its processes are found in /proc by that, also when their parents are dead, and are
-ended by their number.
+Each service has its own session (setsid(2)). Its processes are found in /proc by the session id, even when their parents are dead, and
+are killed by their process ids.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from reo.demo.broker import free_port
 from tests.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
 
-def session_of(pid: int) -> int:
-    """The session a living process belongs to; 0 for one that has ended, even if nobody has waited for it."""
+def read_session_id(pid: int) -> int:
+    """The session id of a running process; 0 for a process that has ended, also for a zombie."""
     try:
         state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:4]
     except OSError:
@@ -34,29 +34,29 @@ def session_of(pid: int) -> int:
     return 0 if state in "ZX" else int(session)
 
 
-def command_of(pid: int) -> str:
-    """Its command line; empty for one that has ended, even if nobody has waited for it."""
+def read_command_line(pid: int) -> str:
+    """The command line of a process; empty for a process that has ended, also for a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
     except OSError:
         return ""
 
 
-def kill(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal; ProcessLookupError when the process is gone, so that a test cannot take a miss for a hit."""
+def send_signal(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal; ProcessLookupError when the process does not run, so that a test cannot believe that a missed signal was received."""
     os.kill(pid, with_signal)
 
 
-def met(proof: Path, point: str, timeout_s: float = 90) -> int:
-    """Wait for the line that a process leaves when it meets the named point (`common.failpoints`); the process."""
-    line = re.compile(rf"{re.escape(point)}, process (\d+)\n")
-    said = until(lambda: line.fullmatch(proof.read_text()) if proof.exists() else None, f"a process meets {point!r}", timeout_s)
-    return int(said[1])
+def wait_for_failpoint(marker_file: Path, point: str, timeout_s: float = 90) -> int:
+    """Wait for the line that a process writes when it reaches the failpoint (`common.failpoints`); return its process id."""
+    pattern = re.compile(rf"{re.escape(point)}, process (\d+)\n")
+    match = until(lambda: pattern.fullmatch(marker_file.read_text()) if marker_file.exists() else None, f"a process reaches {point!r}", timeout_s)
+    return int(match[1])
 
 
 @dataclass
 class Service:
-    """`python -m reo run …` as a user starts it: its own session, an own empty temporary folder, all output in one file."""
+    """`python -m reo run …` as a user starts it: its own session, its own empty temporary folder, all output in one file."""
 
     folder: Path
     environment: dict[str, str]
@@ -74,7 +74,7 @@ class Service:
 
     @property
     def log(self) -> str:
-        """What all its processes have said so far."""
+        """The log of all its processes so far."""
         return (self.folder / "log").read_text(errors="replace")
 
     @property
@@ -82,89 +82,89 @@ class Service:
         """The lines that name a typed error."""
         return [line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)]
 
-    def says(self, text: str, timeout_s: float = START_S) -> str:
+    def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
         """Wait for a line of the log; AssertionError if the service ends first."""
-        def line() -> str | None:
-            ended = self.process.poll() is not None  # before: its last line may be the one
-            found = next((line for line in self.log.splitlines() if text in line), None)
-            assert found or not ended, f"the service ended with {self.process.returncode} before it said {text!r}:\n{self.tail()}"
-            return found
-        return until(line, f"the service says {text!r}", timeout_s) or ""
+        def find_line() -> str | None:
+            ended = self.process.poll() is not None  # before reading: its last line may match
+            matching_line = next((find_line for find_line in self.log.splitlines() if text in find_line), None)
+            assert matching_line or not ended, f"the service ended with {self.process.returncode} before it logged {text!r}:\n{self.read_log_tail()}"
+            return matching_line
+        return until(find_line, f"the service logs {text!r}", timeout_s) or ""
 
-    def ends(self, timeout_s: float = COPY_S) -> int:
-        """Wait for its end; returns the exit code."""
+    def wait_for_exit(self, timeout_s: float = COPY_S) -> int:
+        """Wait until the service ends; returns the exit code."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.tail()}") from None
+            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}") from None
 
     def stop(self, timeout_s: float = 20) -> float:
-        """SIGTERM; returns how many seconds the end took. The exit code has to be 0, and nothing may be left."""
-        began = time.monotonic()
+        """Send SIGTERM; returns the seconds until the end. The exit code must be 0, and no process may remain."""
+        start_s = time.monotonic()
         self.process.terminate()
-        code = self.ends(timeout_s)
-        took = time.monotonic() - began
-        assert code == 0, f"exit code {code} after SIGTERM:\n{self.tail()}"
-        until(lambda: not self.living(), "no process is left", 5)
-        return took
+        code = self.wait_for_exit(timeout_s)
+        duration_s = time.monotonic() - start_s
+        assert code == 0, f"exit code {code} after SIGTERM:\n{self.read_log_tail()}"
+        until(lambda: not self.list_processes(), "no process is left", 5)
+        return duration_s
 
-    def living(self) -> list[int]:
-        """All its processes that live now, the supervisor first."""
-        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and session_of(int(entry.name)) == self.process.pid)
+    def list_processes(self) -> list[int]:
+        """Its running processes, the supervisor first."""
+        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and read_session_id(int(entry.name)) == self.process.pid)
 
-    def pid_of(self, stage: str, worker: int = 0) -> int | None:
-        """The process of a stage, while it lives; `jvm` is Spark's."""
+    def find_pid(self, stage: str, worker: int = 0) -> int | None:
+        """The process id of a stage, while it runs; `jvm` is Spark's."""
         pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
-        return next((pid for pid in self.living() if re.search(pattern, command_of(pid))), None)
+        return next((pid for pid in self.list_processes() if re.search(pattern, read_command_line(pid))), None)
 
     def signal(self, stage: str, name: str) -> None:
-        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not live."""
-        pid = self.pid_of(stage)
-        assert pid, f"{stage} does not live"
-        kill(pid, signal.Signals[name])
+        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not run."""
+        pid = self.find_pid(stage)
+        assert pid, f"{stage} does not run"
+        send_signal(pid, signal.Signals[name])
 
     def kill_all(self) -> None:
-        """SIGKILL to all its processes; returns when they are gone."""
-        for pid in self.living():
+        """SIGKILL all its processes; returns when they have ended."""
+        for pid in self.list_processes():
             with contextlib.suppress(ProcessLookupError):
-                kill(pid)
+                send_signal(pid)
         self.process.wait()
-        until(lambda: not self.living(), "no process is left", 10)
+        until(lambda: not self.list_processes(), "no process is left", 10)
 
-    def forget_all(self) -> None:
-        """Delete everything that it had on disk; only the log is kept, elsewhere, for messages."""
+    def delete_folder(self) -> None:
+        """Delete its folder; only the log is moved to the parent folder, for messages."""
         (self.folder / "log").rename(self.folder.parent / "log")
         shutil.rmtree(self.folder)
         self.folder = self.folder.parent
 
-    def ask(self, path: str) -> tuple[int, str]:
-        """GET from the service's port: status and body; (0, "") when nobody answers."""
+    def http_get(self, path: str) -> tuple[int, str]:
+        """GET from the service's HTTP port: status and body; (0, "") when the connection fails."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            return refused.code, refused.read().decode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
         except OSError:
             return 0, ""
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
-        found = 0.0
-        for line in self.ask("/metrics")[1].splitlines():
+        total = 0.0
+        for line in self.http_get("/metrics")[1].splitlines():
             sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
             if sample and sample[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items():
-                found += float(sample[3])
-        return found
+                total += float(sample[3])
+        return total
 
-    def tail(self) -> str:
+    def read_log_tail(self) -> str:
         """The end of the log, for messages."""
         return self.log[-4000:]
 
 
-def settings(clusters: Clusters, topic: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a service: names without prefix become REO_…"""
-    given = {
+def build_environment(clusters: Clusters, topic: str, extra_settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a service: names without prefix become REO_…"""
+    required = {
         "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
         "REO_SOURCE_TOPIC": topic, "REO_INSTANCE": "test", "REO_CONNECT_TIMEOUT_S": "20", "REO_METRICS_PORT": str(free_port()),
     }
-    return given | {f"REO_{name.upper()}": value for name, value in more.items()}
+    return required | {f"REO_{name.upper()}": value for name, value in extra_settings.items()}

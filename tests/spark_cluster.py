@@ -20,7 +20,7 @@ import pyspark
 from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 from tests.kafka import until
-from tests.service import command_of, kill, session_of
+from tests.service import read_command_line, read_session_id, send_signal
 
 JARS = Path(pyspark.__file__).parent / "jars"
 SCALA = "2.13"
@@ -70,7 +70,7 @@ class SparkCluster:
 
     def executors(self, worker: subprocess.Popen[bytes]) -> list[int]:
         """The executors of a worker that live now."""
-        return [pid for pid in self._members(worker) if "CoarseGrainedExecutorBackend" in command_of(pid)]
+        return [pid for pid in self._members(worker) if "CoarseGrainedExecutorBackend" in read_command_line(pid)]
 
     def partitions_read(self, number: int, topic: str) -> set[int]:
         """The partitions that executors of a worker have read in Real-Time Mode, which has no end offset, as their logs have it."""
@@ -83,7 +83,7 @@ class SparkCluster:
         if len(killed) < 2:
             raise ProcessLookupError(f"worker {worker.pid} has no executor")
         for pid in killed:
-            kill(pid)
+            send_signal(pid)
         worker.wait()
         self.alive.remove(worker)
         return killed
@@ -100,12 +100,12 @@ class SparkCluster:
                                                              "SPARK_SCALA_VERSION": SCALA})
 
     def _members(self, process: subprocess.Popen[bytes]) -> list[int]:
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and session_of(int(entry.name)) == process.pid]
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and read_session_id(int(entry.name)) == process.pid]
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         for pid in self._members(process):
             with contextlib.suppress(ProcessLookupError):
-                kill(pid)
+                send_signal(pid)
         process.wait()
 
 
@@ -119,14 +119,14 @@ def state_of(pid: int) -> str:
 
 def freeze(pid: int) -> None:
     """SIGSTOP; returns when the process stands still."""
-    kill(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     until(lambda: state_of(pid) == "T", f"process {pid} stands still")
 
 
 def thaw(pid: int) -> None:
     """SIGCONT; returns when the process moves again."""
     assert state_of(pid) == "T", f"process {pid} was not frozen: {state_of(pid)!r}"
-    kill(pid, signal.SIGCONT)
+    send_signal(pid, signal.SIGCONT)
     until(lambda: state_of(pid) in {"R", "S", "D"}, f"process {pid} goes on")
 
 

@@ -1,6 +1,6 @@
-"""A stage one of one line: wraps records by hand, as `common.origin` describes them, and writes them to the intermediate topic.
+"""A minimal stage one: wraps records as `common.origin` describes, and writes them to the intermediate topic.
 
-With it a test of stage two needs no Spark, and can write what Spark writes only by accident: duplicates, holes, zombies.
+With it a test of stage two needs no Spark, and can write what Spark writes only after failures: duplicates, holes, records of zombies.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from tests.judge import Record
 from tests.kafka import Clusters, until
 from tests.service import Service
 
-Wrapped = list[tuple[int, Record]]
+WrappedRecords = list[tuple[int, Record]]
 
 
-def now_epoch() -> int:
-    """An epoch of a run that has read the frontiers which are there now: they can be ahead of the clock."""
+def create_epoch() -> int:
+    """The epoch of a run that has read the current frontiers: they can be ahead of the clock."""
     now_ms = int(time.time() * 1000)
     return epochs.of_run(now_ms, [epochs.raised(now_ms, [])], random.getrandbits(epochs.RANDOM_BITS))
 
 
-def wrapped(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Record]], epoch: int | None = None, batch: int = 1,
-            first_sequences: dict[int, int] | None = None) -> Wrapped:
+def wrap_records(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Record]], epoch: int | None = None, batch: int = 1,
+            first_sequences: dict[int, int] | None = None) -> WrappedRecords:
     """One batch: `records` are (partition, source offset, record) in order."""
     cluster_id, topic_id = clusters.source.topic_id(topic)
-    identity, epoch = identity_of(cluster_id, topic, topic_id), epoch or now_epoch()
+    identity, epoch = identity_of(cluster_id, topic, topic_id), epoch or create_epoch()
     sequences = dict(first_sequences or {})
-    found: Wrapped = []
+    wrapped: WrappedRecords = []
     for partition, offset, record in records:
         sequence = sequences.get(partition, 0)
         sequences[partition] = sequence + 1
         header = (HEADER, encode(Origin(partition, offset, record.timestamp_ms, 0, epoch, batch, sequence, identity)))
-        found.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
-    return found
+        wrapped.append((partition, Record(record.key, record.value, (*record.headers, header), 0)))
+    return wrapped
 
 
-def frontiers_are_made(service: Service, partitions: int) -> None:
-    """Wait until stage two has all its partitions: only then has a run a frontier to start from."""
+def wait_for_frontiers(service: Service, partitions: int) -> None:
+    """Wait until stage two has a frontier for each partition: a run needs a frontier to start from."""
     workers = int(service.environment.get("REO_DEDUPLICATOR_WORKERS", "1"))
     until(lambda: service.metric("reo_ready", stage="deduplicator") == workers, "stage two is ready")
-    until(lambda: all("reo_frontier_offset" in service.ask("/metrics")[1] and f'partition="{partition}"' in service.ask("/metrics")[1]
+    until(lambda: all("reo_frontier_offset" in service.http_get("/metrics")[1] and f'partition="{partition}"' in service.http_get("/metrics")[1]
                       for partition in range(partitions)), "every partition has a frontier")
 
 
-def feed(clusters: Clusters, topic: str, copy: str, records: Wrapped) -> None:
+def write_intermediate(clusters: Clusters, topic: str, copy: str, records: WrappedRecords) -> None:
     """Write wrapped records to the intermediate topic of a copy."""
     clusters.destination.write(f"{copy}-proxy", records)

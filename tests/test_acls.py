@@ -18,7 +18,7 @@ from reo.fence import Fence, fence_acl
 from tests.authorized import PASSWORD, Authorized
 from tests.commands import as_json, reo
 from tests.kafka import Clusters, until
-from tests.service import settings
+from tests.service import build_environment
 
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 READ, WRITE = AclOperation.READ, AclOperation.WRITE
@@ -53,7 +53,7 @@ def made(stand: Stand, topic: str) -> Clusters:
 
 def acls_of(side: Authorized, topic: str) -> set[AclBinding]:
     """All that name this topic exactly."""
-    return set(AclClient(reo_settings.load(settings(Clusters(side.cluster, side.cluster), topic, {"destination_topic": "x"})).source,
+    return set(AclClient(reo_settings.load(build_environment(Clusters(side.cluster, side.cluster), topic, {"destination_topic": "x"})).source,
                          side.cluster.admin).describe(topic))
 
 
@@ -87,7 +87,7 @@ def test_who_may_read_goes_over_and_nobody_gets_more(stand: Stand, topic: str, m
         seen.append(({acl.permission_type for acl in acls}, acls_of(destination, topic)))
         create(client, acls)
     monkeypatch.setattr(AclClient, "create", spy)
-    AclComparison(reo_settings.load(settings(clusters, topic, {})), with_write=False).apply()
+    AclComparison(reo_settings.load(build_environment(clusters, topic, {})), with_write=False).apply()
     denied = topic_acl(topic, "User:mallory", "*", READ, DENY)
     assert seen == [({DENY}, {own}), ({ALLOW}, {own, denied})]
     assert acls_of(destination, topic) == {own, denied, reads}
@@ -102,7 +102,7 @@ def test_what_would_stop_the_service_is_not_created(stand: Stand, topic: str) ->
     source, destination = stand
     reads = topic_acl(topic, "User:shop", "*", READ, ALLOW)
     source.allow([reads])
-    loaded = reo_settings.load(settings(clusters, topic, {}))
+    loaded = reo_settings.load(build_environment(clusters, topic, {}))
     comparison = AclComparison(loaded, with_write=False)
     assert comparison.new_acls == []
     assert "the destination sets allow.everyone.if.no.acl.found" in comparison.rows[0].reason
@@ -122,7 +122,7 @@ def test_a_shared_destination_gets_no_acls(stand: Stand, topic: str) -> None:
     clusters = made(stand, topic)
     stand[0].allow([topic_acl(topic, "User:shop", "*", READ, ALLOW)])
     more = {"source_topic": "", "topics": f"^{topic}.*=all-{topic}", "application": f"reo-{topic}"}
-    comparison = AclComparison(reo_settings.load(settings(clusters, topic, more)), with_write=True)
+    comparison = AclComparison(reo_settings.load(build_environment(clusters, topic, more)), with_write=True)
     assert [(row.new, row.reason) for row in comparison.rows] == [(None, "left out: the destination topic is shared with other sources")]
 
 
@@ -143,19 +143,19 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
         assert producer.flush(30) == 0
         return errors[0] and errors[0].code()
     assert until(lambda: write() is None, "it may write")
-    loaded = reo_settings.load(settings(clusters, topic, {}))
+    loaded = reo_settings.load(build_environment(clusters, topic, {}))
     fence = Fence(loaded.source, admin(loaded.source, loaded))
     fence.add([topic])
     fence.add([topic])
     assert fence.find_fenced([topic]) == [topic]
     assert until(lambda: write() == KafkaError.TOPIC_AUTHORIZATION_FAILED, "it is fenced")
-    ends = source.cluster.ends(topic)
+    ends = source.cluster.end_offsets(topic)
     assert write() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    assert source.cluster.ends(topic) == ends
+    assert source.cluster.end_offsets(topic) == ends
     assert f"producers may write to {topic} at the source again" in reo(clusters, topic, "cutover", "back").stdout
     assert until(lambda: write() is None, "it may write again")
     assert acls_of(source, topic) == {topic_acl(topic, "User:shop", "*", WRITE, ALLOW)}
     assert f"nothing is fenced: {topic}" in reo(clusters, topic, "cutover", "back").stdout
-    named = reo_settings.load(settings(clusters, topic, {f"source_{name}": value for name, value in source.access("reo").items()}))
+    named = reo_settings.load(build_environment(clusters, topic, {f"source_{name}": value for name, value in source.access("reo").items()}))
     with pytest.raises(AccessRefused, match="--add --allow-principal User:reo --operation Alter --cluster"):
         Fence(named.source, admin(named.source, named)).add([topic])

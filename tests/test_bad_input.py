@@ -12,9 +12,9 @@ from common.origin import Origin, encode
 from reo.demo.broker import free_port
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import Cluster, Clusters, plain, spread, until
+from tests.kafka import Cluster, Clusters, make_record, make_records, until
 from tests.service import Service
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 FIRST = 100
 PARTITIONS = 2
@@ -25,7 +25,7 @@ BRIEF = {"connect_timeout_s": "2"}
 def more_records() -> list[tuple[int, Record]]:
     """What the source gets after the first copy: in each partition, one with headers, one without, …"""
     return [(partition, record if number // PARTITIONS % 2 else record._replace(headers=()))
-            for number, (partition, record) in enumerate(spread(range(FIRST, 2 * FIRST), PARTITIONS))]
+            for number, (partition, record) in enumerate(make_records(range(FIRST, 2 * FIRST), PARTITIONS))]
 
 
 def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]:
@@ -37,25 +37,25 @@ def numbered(records: list[tuple[int, Record]]) -> list[tuple[int, int, Record]]
 def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
     """Make a source with FIRST records and copy them; the service has stopped when this returns."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(FIRST), PARTITIONS))
+    clusters.source.write(topic, make_records(range(FIRST), PARTITIONS))
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, PARTITIONS)
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(FIRST), PARTITIONS))))
-    clusters.copied(topic, FIRST, STOP_S)
+    wait_for_frontiers(service, PARTITIONS)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(make_records(range(FIRST), PARTITIONS))))
+    clusters.wait_for_copy(topic, FIRST, STOP_S)
     service.stop()
 
 
 def stopped(service: Service, exit_code: int, name: str, *words: str) -> str:
     """The service has ended with this code and says this error; returns the line. Every process that says an error says the same."""
-    code = service.ends(STOP_S)
-    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.tail()}"
-    assert service.errors, service.tail()
+    code = service.wait_for_exit(STOP_S)
+    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.read_log_tail()}"
+    assert service.errors, service.read_log_tail()
     assert {line.split(": ")[1] for line in service.errors} == {name}, service.errors
     line = service.errors[0]
     missing = [word for word in words if word not in line]
     assert not missing, f"{missing} not in: {line}"
     assert "Traceback" not in service.log
-    until(lambda: not service.living(), "no process is left")
+    until(lambda: not service.list_processes(), "no process is left")
     return line
 
 
@@ -105,17 +105,17 @@ def test_an_intermediate_topic_that_takes_less_than_the_source_is_refused(cluste
 def test_a_cycle_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """The same topic of the same cluster, although the address is written in another way, is not copied into itself."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     other_spelling = clusters.source.address.replace("127.0.0.1", "localhost")
     stopped(start(topic, destination_bootstrap_servers=other_spelling), 14, "Cycle", topic)
-    assert clusters.source.written(topic) == 10
+    assert clusters.source.count_offsets(topic) == 10
 
 
 def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: Start) -> None:
     """Unknown, malformed and contradictory settings are one error that lists each of them; no client is made, so nothing is created."""
     clusters.source.create(topic, 1)
     service = start(topic, deduplicator_wokers="3", metrics_port="many", source_start="sometime", producer_acks="1")
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     for words in ("4 setting(s) are wrong", "REO_DEDUPLICATOR_WOKERS", "did you mean REO_DEDUPLICATOR_WORKERS", "REO_METRICS_PORT", "'many'",
                   "REO_SOURCE_START", "'sometime'", "REO_PRODUCER_ACKS"):
         assert words in service.log, service.log
@@ -126,7 +126,7 @@ def test_wrong_settings_are_all_listed(clusters: Clusters, topic: str, start: St
 def test_contradictory_settings_are_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """Settings that are legal alone and not together are one error that names both."""
     service = start(topic, intermediate_topic=topic, deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="5000")
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     for words in ("2 setting(s) are wrong", "REO_INTERMEDIATE_TOPIC and REO_DESTINATION_TOPIC", "REO_DEDUPLICATOR_SESSION_TIMEOUT_MS",
                   "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS"):
         assert words in service.log, service.log
@@ -135,9 +135,9 @@ def test_contradictory_settings_are_refused(clusters: Clusters, topic: str, star
 def test_a_destination_with_records_but_no_frontier_is_refused(clusters: Clusters, topic: str, start: Start) -> None:
     """Somebody's records at the destination and no frontier: nothing is written behind them."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     clusters.destination.create(topic, 1)
-    clusters.destination.write(topic, spread(range(5), 1))
+    clusters.destination.write(topic, make_records(range(5), 1))
     stopped(start(topic), 22, "FrontierLost", f"{topic}-0", "append")
     assert len(clusters.destination.read(topic)[0]) == 5
 
@@ -163,7 +163,7 @@ def test_a_recreated_source_is_refused(clusters: Clusters, topic: str, start: St
     before = clusters.destination.read(topic)
     clusters.source.delete(topic)
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(1000, 1000 + 2 * FIRST), PARTITIONS))
+    clusters.source.write(topic, make_records(range(1000, 1000 + 2 * FIRST), PARTITIONS))
     stopped(start(topic, "--stop-at-end"), 21, "SourceRecreated", topic)
     assert clusters.destination.read(topic) == before
 
@@ -187,7 +187,7 @@ def test_a_foreign_writer_is_noticed(clusters: Clusters, topic: str, start: Star
     foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
     clusters.destination.write(topic, [(1, foreign)])
     clusters.source.write(topic, more_records())
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
     stopped(start(topic, "deduplicator"), 25, "ForeignWriter", f"{topic}-1", "offset")
     assert clusters.destination.read(topic)[1][FIRST // PARTITIONS:] == [foreign]
 
@@ -201,10 +201,10 @@ def test_a_foreign_record_on_the_intermediate_topic_stops_stage_two(clusters: Cl
     """A record without a valid origin header: nothing after it is copied, nothing before it is lost, and the error says where it is."""
     copied_before(clusters, topic, start)
     clusters.source.write(topic, more_records())
-    whole = wrapped(clusters, topic, numbered(more_records()))
-    feed(clusters, topic, topic, whole[:50])
-    feed(clusters, topic, topic, [(1, Record(b"whose", b"is this", FOREIGN[foreign]))])
-    feed(clusters, topic, topic, whole[50:])
+    whole = wrap_records(clusters, topic, numbered(more_records()))
+    write_intermediate(clusters, topic, topic, whole[:50])
+    write_intermediate(clusters, topic, topic, [(1, Record(b"whose", b"is this", FOREIGN[foreign]))])
+    write_intermediate(clusters, topic, topic, whole[50:])
     stopped(start(topic, "deduplicator"), 24, "ForeignRecord", f"{topic}-proxy-1", f"offset {FIRST // PARTITIONS + 25}")
     source, copy = clusters.source.read(topic), clusters.destination.read(topic)
     assert copy[0] == source[0][:len(copy[0])]
@@ -224,9 +224,9 @@ def test_a_torn_transaction_is_mended(clusters: Clusters, topic: str, start: Sta
     copied_before(clusters, topic, start)
     clusters.source.write(topic, more_records())
     clusters.destination.write(topic, more_records()[:40])
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
     service = start(topic, "deduplicator")
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: service.metric("reo_torn_records_total") == 40, "the torn records are counted")
     assert service.metric("reo_torn_records_total", partition="1") == 20
     service.stop()
@@ -238,33 +238,33 @@ def test_what_is_deleted_unread_is_believed_from_the_next_run_only(clusters: Clu
     copied_before(clusters, topic, start)
     clusters.source.write(topic, more_records())
     service = start(topic, "deduplicator")
-    until(lambda: service.ask("/readyz")[0] == 200, "the worker is a member")
+    until(lambda: service.http_get("/readyz")[0] == 200, "the worker is a member")
     service.signal("deduplicator", "SIGSTOP")
-    unread = wrapped(clusters, topic, numbered(more_records()))
-    feed(clusters, topic, topic, unread[:50])  # the answer to a fetch that was asked before may have these
-    feed(clusters, topic, topic, unread[50:])
-    everything = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in clusters.destination.ends(f"{topic}-proxy").items()]
+    unread = wrap_records(clusters, topic, numbered(more_records()))
+    write_intermediate(clusters, topic, topic, unread[:50])  # the answer to a fetch that was asked before may have these
+    write_intermediate(clusters, topic, topic, unread[50:])
+    everything = [TopicPartition(f"{topic}-proxy", partition, end) for partition, end in clusters.destination.end_offsets(f"{topic}-proxy").items()]
     for deleted in clusters.destination.admin.delete_records(everything).values():
         deleted.result()
     service.signal("deduplicator", "SIGCONT")
     until(lambda: service.metric("reo_frontier_rereads_total") >= 1, "the frontier is read again")
-    service.says("is gone from the intermediate topic")
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
-    clusters.copied(topic, 2 * FIRST)
+    service.wait_for_log("is gone from the intermediate topic")
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
+    clusters.wait_for_copy(topic, 2 * FIRST)
     service.stop()
 
 
 def test_what_stage_one_repeats_mixes_up_or_leaves_out_does_not_arrive(clusters: Clusters, topic: str, start: Start) -> None:
     """Duplicates, a hole that is filled later, and a zombie of an older epoch on the intermediate topic: the copy stays exact, and each is counted."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(30), 1))
-    records = [(0, number, plain(number)) for number in range(30)]
+    clusters.source.write(topic, make_records(range(30), 1))
+    records = [(0, number, make_record(number)) for number in range(30)]
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 1)
-    whole = wrapped(clusters, topic, records)
-    zombie = wrapped(clusters, topic, records, epoch=1)
-    feed(clusters, topic, topic, [*whole[:10], *zombie[:3], *whole[12:20], *whole[5:15], *zombie[3:], *whole[10:], *whole])
-    clusters.copied(topic, 30)
+    wait_for_frontiers(service, 1)
+    whole = wrap_records(clusters, topic, records)
+    zombie = wrap_records(clusters, topic, records, epoch=1)
+    write_intermediate(clusters, topic, topic, [*whole[:10], *zombie[:3], *whole[12:20], *whole[5:15], *zombie[3:], *whole[10:], *whole])
+    clusters.wait_for_copy(topic, 30)
     expected = {"duplicate": 5 + 5 + 30, "hole": 8, "stale": 30}
     until(lambda: {reason: service.metric("reo_records_dropped_total", reason=reason) for reason in expected} == expected, "the last are counted too")
     assert run_of(clusters.destination, topic) == {0: 30}

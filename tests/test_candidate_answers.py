@@ -27,7 +27,7 @@ from replicator.run import Engine, Plan
 from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
-from tests.identical import PARTITIONS, QUICK, Candidates, addresses, made, stand_still
+from tests.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses
 from tests.kafka import ROOT, Cluster, Clusters, until
 
 UNHEALTHY_ROUNDS = 8
@@ -62,8 +62,8 @@ def candidates(alone: Cluster, clusters: Clusters) -> Candidates:
 
 def chosen_from(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str = "failover") -> Settings:
     """A copy from these."""
-    return load({f"REO_{name.upper()}": value for name, value in QUICK.items()} | {
-        "REO_SOURCE_BOOTSTRAP_SERVERS": addresses(candidates), "REO_SOURCE_TOPIC": topic, "REO_SOURCE_MODE": mode,
+    return load({f"REO_{name.upper()}": value for name, value in QUICK_FAILOVER.items()} | {
+        "REO_SOURCE_BOOTSTRAP_SERVERS": join_addresses(candidates), "REO_SOURCE_TOPIC": topic, "REO_SOURCE_MODE": mode,
         "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
 
 
@@ -82,7 +82,7 @@ def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode:
 def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, candidates: Candidates, topic: str, mode: str) -> None:
     """It ends the run where there may be another candidate, and the service where there is none. (Spark's query may fail before; here there is none.)"""
     one, _ = candidates
-    made(candidates, topic, 0)
+    create_identical_topics(candidates, topic, 0)
     stage, watch = watched(candidates if mode == "failover" else (one,), clusters, topic, mode)
     assert stage._check_run(watch) is None
     one.delete(topic)
@@ -97,7 +97,7 @@ def test_what_the_watch_says_of_a_topic_that_was_made_again(clusters: Clusters, 
 def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, candidates: Candidates, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands still in the middle of a look at it: every question that follows ends after `source.request_timeout_ms`, so that another can be taken."""
     one, _ = candidates
-    made(candidates, topic, 0)
+    create_identical_topics(candidates, topic, 0)
     stage, watch = watched(candidates, clusters, topic, "failover")
     assert stage._check_run(watch) is None
     described, asked = topics.describe_sources, TimeOuts(stage.clients.source_admin)
@@ -106,11 +106,11 @@ def test_a_candidate_is_not_waited_for_longer_than_is_said(clusters: Clusters, c
     def then_still(*arguments: Any) -> SourceTopics:
         found = described(*arguments)
         asked.found.clear()
-        stand_still(one)
+        freeze_broker(one)
         return found
     monkeypatch.setattr(topics, "describe_sources", then_still)
     assert stage._check_run(watch) is None
-    assert set(asked.found) == {int(QUICK["source_request_timeout_ms"]) / 1000}
+    assert set(asked.found) == {int(QUICK_FAILOVER["source_request_timeout_ms"]) / 1000}
 
 
 class TimeOuts:
@@ -168,6 +168,6 @@ def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": one.address, "REO_SOURCE_TOPIC": topic, "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address})
     client = admin(settings.source, settings)
     assert positions.list_end_offsets(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
-    stand_still(one)
+    freeze_broker(one)
     with pytest.raises(ClusterUnreachable):
         positions.list_end_offsets(client, [Place(topic, 0)], timeout_s=1)

@@ -20,7 +20,7 @@ from common.settings_spelling import spell
 from reo.demo.broker import Broker
 from replicator import intermediate, session, source
 from tests.conftest import Start
-from tests.kafka import ROOT, Cluster, Clusters, spread
+from tests.kafka import ROOT, Cluster, Clusters, make_records
 from tests.test_bad_input import STOP_S, stopped
 from tests.test_settings import GOOD
 
@@ -199,13 +199,13 @@ def test_options_reach_their_clients(clusters: Clusters, listening: Cluster, top
     """
     both = Clusters(listening, clusters.destination)
     listening.create(topic, 2)
-    listening.write(topic, spread(range(3000), 2))
+    listening.write(topic, make_records(range(3000), 2))
     service = start(topic, source_bootstrap_servers=listening.address, **given(
         "source.consumer_options", {"client.id": "stage-one-reads", "client.rack": "rack-7", "fetch.max.bytes": "1234567", "fetch.max.byte": "1"}), **given(
         "intermediate.producer_options", {"compression.type": "lz4"}), **given(
         "intermediate.consumer_options", {"client.id": "stage-two-reads"}), **given(
         "destination.producer_options", {"compression.type": "zstd"}))
-    both.copied(topic, 3000)
+    both.wait_for_copy(topic, 3000)
     members = clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[f"reo-{topic}"].result().members
     assert [member.client_id for member in members] == ["stage-two-reads"]
     seen = [fetch for fetch in fetches(listening.broker) if fetch["clientId"] == "stage-one-reads"]
@@ -222,14 +222,14 @@ def test_options_reach_their_clients(clusters: Clusters, listening: Cluster, top
 def test_the_switch_is_loud_and_secrets_are_silent(clusters: Clusters, topic: str, start: Start) -> None:
     """With the switch an option that was refused is passed, and every process says so; secret options are in no log, at the highest level."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(100), 1))
+    clusters.source.write(topic, make_records(range(100), 1))
     secret = "s3cr3t-of-an-0ption"
     service = start(topic, log_level="DEBUG", allow_unsafe_options="true", **given(
         "intermediate.consumer_options", {"check.crcs": "false", "ssl.key.password": secret}), **given(
         "source.consumer_options", {"ssl.key.password": secret}), **given(
         "intermediate.producer_options", {"ssl.truststore.password": secret}), **given(
         "destination.producer_options", {"ssl.key.password": secret, "debug": "broker"}))
-    clusters.copied(topic, 100)
+    clusters.wait_for_copy(topic, 100)
     warned = [line for line in service.log.splitlines() if "UNSAFE: intermediate.consumer_options sets check.crcs" in line]
     assert {re.split(r"\s+", line)[2] for line in warned} == {"reo:", "replicator:", "deduplicator-0:"}
     assert all(" WARNING " in line and "damaged records would be copied" in line for line in warned)
@@ -246,7 +246,7 @@ def test_what_a_client_does_not_take_ends_the_service(
         clusters: Clusters, topic: str, start: Start, setting: str, options: dict[str, str], words: tuple[str, ...]) -> None:
     """One error that names the table, exit code 2, nothing tried again and again; a value that may be secret is not in it."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     more = given(setting, options) | {"allow_unsafe_options": "true"}
     service = start(topic, "deduplicator", **more)
     stopped(service, 2, "SettingsInvalid", *words)
@@ -256,9 +256,9 @@ def test_what_a_client_does_not_take_ends_the_service(
 def test_what_kafkas_java_client_does_not_take_ends_the_service(clusters: Clusters, topic: str, start: Start) -> None:
     """It says so when the first record is read: the run is not begun again and again."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     service = start(topic, **given("source.consumer_options", {"fetch.max.bytes": "many"}))
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     refused = [line for line in service.errors if "SettingsInvalid" in line]
     assert len(refused) == 1
     assert "the value of fetch.max.bytes: Not a number of type INT: check source.consumer_options" in refused[0]
@@ -268,6 +268,6 @@ def test_a_harmful_option_ends_the_start(clusters: Clusters, topic: str, start: 
     """Before any client is made: nothing is created."""
     clusters.source.create(topic, 1)
     service = start(topic, **given("destination.producer_options", {"acks": "1"}))
-    assert service.ends(STOP_S) == 2
+    assert service.wait_for_exit(STOP_S) == 2
     assert "REO_DESTINATION_PRODUCER_OPTIONS_ACKS is not passed through (all, -1 are allowed): with less, an acknowledged record can be lost" in service.log
     assert clusters.destination.partitions(topic) == 0

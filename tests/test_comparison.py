@@ -22,8 +22,8 @@ from reo.comparison import Comparison
 from reo.verify import verify
 from tests.commands import ESCAPE, as_json, on_a_terminal, reo
 from tests.judge import Record
-from tests.kafka import Cluster, Clusters, plain, send, spread
-from tests.service import settings
+from tests.kafka import Cluster, Clusters, make_record, make_records, produce_records
+from tests.service import build_environment
 from tests.test_alignment import Message
 from tests.test_offsets import placed as with_offsets
 
@@ -40,7 +40,7 @@ def both_sides(clusters: Clusters, topic: str, source: Sequence[tuple[int, Recor
     producer.init_transactions(30)
     for begin in range(0, len(destination), 7):
         producer.begin_transaction()
-        send(producer, topic, destination[begin:begin + 7])
+        produce_records(producer, topic, destination[begin:begin + 7])
         producer.commit_transaction(30)
 
 
@@ -56,7 +56,7 @@ def placed(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
 
 def test_the_places_of_a_difference_are_those_of_the_records(clusters: Clusters, topic: str) -> None:
     """The offsets lead to the two records that differ, though markers make the copy's offsets others."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, [*records[:41], (1, changed(records[41][1])), *records[42:]])
     row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][1]
     assert dict(placed(clusters, topic))[row["destination_offset"]] == changed(records[41][1])
@@ -67,7 +67,7 @@ def test_the_places_of_a_difference_are_those_of_the_records(clusters: Clusters,
 def test_going_on_where_it_was(clusters: Clusters, topic: str, tmp_path: Path) -> None:
     """What was found equal is not read again, what came since is; a difference stays one. A file of another copy is refused (2), and no other file is taken."""
     file = tmp_path / "verified.json"
-    records = spread(range(2 * RECORDS), PARTITIONS)
+    records = make_records(range(2 * RECORDS), PARTITIONS)
     both_sides(clusters, topic, records[:RECORDS], records[:RECORDS])
     first = as_json(clusters, topic, "verify", "--resume", str(file))
     assert (first["records"], first["compared_before"]) == (RECORDS, 0)
@@ -92,7 +92,7 @@ def test_going_on_where_it_was(clusters: Clusters, topic: str, tmp_path: Path) -
 
 def test_what_was_compared_is_not_read_again(clusters: Clusters, topic: str, tmp_path: Path) -> None:
     """A difference behind the place that the file names is not seen: so the file is what is gone on from."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, [(0, changed(records[0][1])), *records[1:]])
     file = tmp_path / "verified.json"
     assert as_json(clusters, topic, "verify", "--resume", str(file), exit_code=30)["partitions"][0]["source_offset"] == 0
@@ -104,8 +104,8 @@ def test_what_was_compared_is_not_read_again(clusters: Clusters, topic: str, tmp
 
 def test_compaction_on_one_side_is_no_difference(clusters: Clusters, topic: str) -> None:
     """The source has each key three times, the copy what compaction leaves of it: equal by key. Without a key's newest record it is not."""
-    records = [(0, plain(number)._replace(key=b"key-%d" % (number % 10))) for number in range(30)]
-    gone = (0, plain(30)._replace(key=b"key-3", value=None))
+    records = [(0, make_record(number)._replace(key=b"key-%d" % (number % 10))) for number in range(30)]
+    gone = (0, make_record(30)._replace(key=b"key-3", value=None))
     left = [*records[:2], *[row for row in records[20:] if row[1].key != b"key-3"]]
     both_sides(clusters, topic, [*records, gone], left, cleanup_policy="compact")
     found = as_json(clusters, topic, "verify")
@@ -138,7 +138,7 @@ both partitions together, so behind every 3 or 4 of this one."""
 @pytest.mark.parametrize("cut", CUT)
 def test_what_retention_took_from_one_side_is_no_difference(clusters: Clusters, topic: str, cut: str, tmp_path: Path) -> None:
     """The comparison begins with the first records that both have, and says so; what differs behind that is found, also when it is the second record."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, records)
     at_source, at_copy, begun = CUT[cut]
     for cluster, before in ((clusters.source, at_source), (clusters.destination, at_copy)):
@@ -160,7 +160,7 @@ def test_what_retention_took_from_one_side_is_no_difference(clusters: Clusters, 
 
 def test_a_difference_behind_the_beginning_that_retention_left(clusters: Clusters, topic: str) -> None:
     """A record is missing just behind the first one that the copy has left: the place is found, and so is the difference."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, [*records[:25], *records[26:]])
     first_deleted(clusters.destination, topic, {record: offset for offset, record in placed(clusters, topic)}[records[23][1]])
     row = as_json(clusters, topic, "verify", exit_code=30)["partitions"][1]
@@ -169,7 +169,7 @@ def test_a_difference_behind_the_beginning_that_retention_left(clusters: Cluster
 
 def test_equal_records_do_not_mislead_where_retention_was(clusters: Clusters, topic: str) -> None:
     """The first record that the copy has left stands at the source three times; only at the third place it is followed by what follows it in the copy."""
-    records = [(1, plain(ord(letter))) for letter in "ABABACDEF"]
+    records = [(1, make_record(ord(letter))) for letter in "ABABACDEF"]
     both_sides(clusters, topic, records, records)
     first_deleted(clusters.destination, topic, 4)
     row = as_json(clusters, topic, "verify")["partitions"][1]
@@ -178,7 +178,7 @@ def test_equal_records_do_not_mislead_where_retention_was(clusters: Clusters, to
 
 def test_a_copy_that_began_later(clusters: Clusters, topic: str) -> None:
     """With the setting that made it begin there it is exact; with another one the first records are missing."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, [row for number, row in enumerate(records) if row[0] == 0 or number > 19])
     one = as_json(clusters, topic, "verify", source_start="1=10")["partitions"][1]
     assert (one["source_begin"], one["equal"], one["difference"]) == (10, 20, None)
@@ -189,22 +189,22 @@ def test_a_copy_that_began_later(clusters: Clusters, topic: str) -> None:
 def test_processes_beside_each_other(clusters: Clusters, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same results as in one process, and all progress is told."""
     monkeypatch.setattr(parallel, "PARALLEL_RECORDS_MIN", 0)
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, records[:-1])
     told: list[int] = []
-    results = verify(reo_settings.load(settings(clusters, topic, {})), told.append)
+    results = verify(reo_settings.load(build_environment(clusters, topic, {})), told.append)
     assert [(result.place, result.equal, bool(result.difference)) for result in results] == [(Place(topic, 0), 30, False), (Place(topic, 1), 29, True)]
     assert sum(told) == RECORDS - 1
     clusters.destination.delete(topic)
     with pytest.raises(Exception, match="does not exist or lacks partitions"):
-        verify(reo_settings.load(settings(clusters, topic, {})))
+        verify(reo_settings.load(build_environment(clusters, topic, {})))
 
 
 def test_a_bar_on_a_terminal_only(clusters: Clusters, topic: str) -> None:
     """On a terminal there are escape codes of the bar; on a pipe, `tests.commands.reo` looks for them in every test, there are none."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     both_sides(clusters, topic, records, records)
-    terminal = on_a_terminal(settings(clusters, topic, {}), "verify")
+    terminal = on_a_terminal(build_environment(clusters, topic, {}), "verify")
     assert ESCAPE in terminal
     assert f"{RECORDS} records compared" in terminal
 

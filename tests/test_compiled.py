@@ -18,7 +18,7 @@ from common.settings import load
 from deduplicator import compiled, hot_path
 from deduplicator.compiled import CompiledBatch, FetchedMessages
 from deduplicator.rule import decide
-from tests.attempts import IDENTITY, StageOne
+from tests.task_attempts import IDENTITY, StageOne
 from tests.test_rule import ANY_STATE, written
 from tests.test_settings import GOOD
 

@@ -15,9 +15,9 @@ from common.kafka_clients import admin
 from common.settings import load
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, spread, until
-from tests.service import settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.service import build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import STOP_S, stopped
 from tests.test_client_options import refusal
 from tests.test_settings import GOOD
@@ -47,8 +47,8 @@ def change(cluster: Cluster, topic: str, **config: str | None) -> None:
 
 def reo_topics(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    done = subprocess.run([sys.executable, "-m", "reo", "topics", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more),
-                          capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-m", "reo", "topics", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} |
+                          build_environment(clusters, topic, more), capture_output=True, text=True, timeout=120, check=False)
     print(f"--- reo topics {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     return done
@@ -58,7 +58,7 @@ def test_what_is_set_on_the_source_topic_goes_over(clusters: Clusters, topic: st
     """All that can, exactly; what cannot is named with its reason; the intermediate topic has its own."""
     clusters.source.create(topic, 2, **{name.replace(".", "_"): value for name, value in {**GOES, **STAYS}.items()})
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 2)
+    wait_for_frontiers(service, 2)
     limit = clusters.source.config(topic)["max.message.bytes"]
     assert own(clusters.destination, topic) == GOES | {"max.message.bytes": limit, "message.timestamp.type": "CreateTime"}
     assert own(clusters.destination, f"{topic}-proxy") == INTERMEDIATE | {"max.message.bytes": str(int(limit) + 4096)}
@@ -72,7 +72,7 @@ def test_what_the_clusters_decide_is_left_to_them(clusters: Clusters, topic: str
     clusters.source.create(topic, 1)
     change(clusters.source, topic, retention_ms=None)
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     assert own(clusters.destination, topic) == {"max.message.bytes": clusters.source.config(topic)["max.message.bytes"], "message.timestamp.type": "CreateTime"}
     service.stop()
 
@@ -80,13 +80,13 @@ def test_what_the_clusters_decide_is_left_to_them(clusters: Clusters, topic: str
 def test_records_that_were_young_at_the_source_are_copied_when_they_are_old(clusters: Clusters, topic: str, start: Start) -> None:
     """The source takes records of the last hour only; those of years ago were written in their hour, and the copy is exact."""
     clusters.source.create(topic, 1)
-    records = [(0, record) for _, record in spread(range(100), 1)]
+    records = [(0, record) for _, record in make_records(range(100), 1)]
     clusters.source.write(topic, records)
     change(clusters.source, topic, message_timestamp_before_max_ms="3600000")
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 1)
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, offset, record) for offset, (_, record) in enumerate(records)]))
-    clusters.copied(topic, 100, STOP_S)
+    wait_for_frontiers(service, 1)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, offset, record) for offset, (_, record) in enumerate(records)]))
+    clusters.wait_for_copy(topic, 100, STOP_S)
     service.stop()
 
 
@@ -95,7 +95,7 @@ def test_changes_of_the_source_topic_on_demand(clusters: Clusters, topic: str, s
     source, destination = clusters.source, clusters.destination
     source.create(topic, 2, max_message_bytes="2000000")
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 2)
+    wait_for_frontiers(service, 2)
     service.stop()
     assert "destination and intermediate topics are configured as the source topics ask" in reo_topics(clusters, topic).stdout
     change(source, topic, retention_ms="86400000", cleanup_policy="compact", max_message_bytes="1000000", min_insync_replicas="1")
@@ -128,17 +128,17 @@ def test_larger_records_are_allowed_for_on_demand(clusters: Clusters, topic: str
     """The source's limit is raised: the service stops rather than stall, and says what to do; done, a record of the new size is copied."""
     clusters.source.create(topic, 1)
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     service.stop()
     change(clusters.source, topic, max_message_bytes="3000000")
     stopped(start(topic, "deduplicator"), 13, "TopicsUnfit", f"{topic}-proxy", "`reo topics`")
     assert reo_topics(clusters, topic, "--apply").returncode == 0
     again = start(topic, "deduplicator")
-    frontiers_are_made(again, 1)
+    wait_for_frontiers(again, 1)
     large = Record(b"k", b"x" * 2_500_000, (), 1_700_000_000_000)
     clusters.source.write(topic, [(0, large)])
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, 0, large)]))
-    clusters.copied(topic, 1, STOP_S)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, 0, large)]))
+    clusters.wait_for_copy(topic, 1, STOP_S)
     again.stop()
 
 
@@ -156,7 +156,7 @@ def test_topics_are_made_on_demand(clusters: Clusters, topic: str) -> None:
 
 def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, topic: str) -> None:
     """A configuration that a broker refuses when the topic is made, because of its version or policy: a stop with its reason, not a restart for ever."""
-    loaded = load(settings(clusters, topic, {}))
+    loaded = load(build_environment(clusters, topic, {}))
     with pytest.raises(TopicsUnfit, match=rf"creating topic {topic} on the destination cluster: .*segment.bytes.*with 2 partitions"):
         topics.create_or_extend(admin(loaded.destination, loaded), loaded.destination, None, NewTopic(topic, 2, -1, config={"segment.bytes": "1"}))
 
@@ -168,7 +168,7 @@ def test_what_is_kept_alike_is_changed_at_each_start(clusters: Clusters, topic: 
     change(clusters.source, topic, retention_ms=None, cleanup_policy="compact", segment_ms="7200000", min_insync_replicas="3")
     kept_alike = "retention.ms, cleanup.policy,max.message.bytes,min.insync.replicas"
     service = start(topic, "deduplicator", topics_sync=kept_alike)
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     assert own(clusters.destination, topic) == {
         "retention.ms": clusters.source.config(topic)["retention.ms"], "cleanup.policy": "compact", "segment.ms": "3600000", "max.message.bytes": "3000000"}
     assert f"changed {topic}: cleanup.policy: delete → compact (kept alike (topics.sync))" in service.log

@@ -13,10 +13,10 @@ import pytest
 
 from common import failpoints
 from tests.conftest import Start
-from tests.kafka import Clusters, spread, until
-from tests.recovering import numbered
-from tests.service import Service, met
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import Clusters, make_records, until
+from tests.recovery import add_source_offsets
+from tests.service import Service, wait_for_failpoint
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 Deaths = dict[failpoints.Failpoint, int]
 PARTITIONS = 2
@@ -53,14 +53,14 @@ def die_at(deaths: Deaths, folder: Path) -> str:
 def assert_died(deaths: Deaths, folder: Path, log: str) -> None:
     """Each point was reached, and each process that says so was ended by SIGKILL."""
     for point in deaths:
-        met(proof(folder, point), point)
+        wait_for_failpoint(proof(folder, point), point)
     assert len(re.findall(r"ended \(SIGKILL\)", log)) == len(set(deaths) - AT_THE_END)
 
 
 def followed_by_another(deaths: Deaths, folder: Path, service: Service) -> None:
     """Wait until all have died that die before the end, and the last one's successor is ready."""
     for point in set(deaths) - AT_THE_END:
-        met(proof(folder, point), point)
+        wait_for_failpoint(proof(folder, point), point)
     until(lambda: service.metric("reo_ready", stage="deduplicator") == 1, "the last one is followed by another")
 
 
@@ -74,12 +74,12 @@ def test_no_point_is_left_out() -> None:
 def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths, compiled: str) -> None:
     """Killed at each of these points, and started again each time: all that stage one wrote is at the destination once, in order; by C and by Python."""
     clusters.source.create(topic, PARTITIONS)
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, records)
     service = start(topic, "deduplicator", die_at=die_at(deaths, tmp_path), deduplicator_compiled=compiled, **SMALL_TRANSACTIONS)
-    frontiers_are_made(service, PARTITIONS)
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
-    clusters.copied(topic, RECORDS)
+    wait_for_frontiers(service, PARTITIONS)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records)))
+    clusters.wait_for_copy(topic, RECORDS)
     followed_by_another(deaths, tmp_path, service)
     service.stop()
     assert_died(deaths, tmp_path, service.log)
@@ -91,9 +91,9 @@ def test_stage_two_killed_at(clusters: Clusters, topic: str, start: Start, tmp_p
 def test_stage_one_killed_at(clusters: Clusters, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:
     """Killed at each of these points, and started again with nothing kept: the copy is exact, and the service ends as it should."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))
+    clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
     service = start(topic, "--stop-at-end", die_at=die_at(deaths, tmp_path))
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert_died(deaths, tmp_path, service.log)
     assert clusters.differences(topic) == []
 

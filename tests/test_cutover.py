@@ -20,10 +20,10 @@ from reo.cutover import Cutover
 from reo.cutover_plan import CutoverView, Plan
 from tests import moving
 from tests.commands import COMMAND_S, as_json, everything, reo
-from tests.conftest import Start, unique
-from tests.kafka import ROOT, Clusters, spread, until
-from tests.service import settings
-from tests.stage_one import frontiers_are_made
+from tests.conftest import Start, make_topic_name
+from tests.kafka import ROOT, Clusters, make_records, until
+from tests.service import build_environment
+from tests.stage_one import wait_for_frontiers
 from tests.test_offsets import PARTITIONS, SMALL, commit, committed, copy, placed, write_transactions
 
 QUICK = ("--quiet", "1")
@@ -47,14 +47,14 @@ def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topi
     """The command is killed at these of its steps and begun again; producer, consumers and service are stopped when it waits for them."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **QUICKLY_FORGOTTEN)
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     group, processed, resume = f"{topic}-group", tmp_path / "processed", str(tmp_path / "verified.json")
     with moving.relayed(clusters, topic):
         producer = moving.start("produce", clusters.source.address, topic)
         consumer = moving.start("consume", clusters.source.address, topic, group, str(processed), "earliest")
         until(lambda: len(moving.lines_by_partition(processed)) == PARTITIONS, "the group reads at the source")
         actions = {"1 waiting": lambda: moving.end(producer), "4 waiting": lambda: moving.end(consumer), "5 waiting": service.stop}
-        left, environment = list(kill_at), {"PATH": os.environ["PATH"]} | settings(clusters, topic, {})
+        left, environment = list(kill_at), {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {})
         said: list[str] = []
         for _ in range(2 * len(kill_at) + 1):
             command = subprocess.Popen([sys.executable, "-m", "reo", "cutover", "run", "--resume", resume, *QUICK], cwd=ROOT, env=environment, text=True,
@@ -77,7 +77,7 @@ def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topi
     assert values(clusters, topic, "source") == values(clusters, topic, "destination")
     producer = moving.start("produce", clusters.destination.address, topic)
     consumer = moving.start("consume", clusters.destination.address, topic, group, str(processed), "error")
-    until(lambda: clusters.destination.written(topic) > clusters.source.written(topic) + 50, "the producer writes at the destination")
+    until(lambda: clusters.destination.count_offsets(topic) > clusters.source.count_offsets(topic) + 50, "the producer writes at the destination")
     moving.end(producer)
     written = values(clusters, topic, "destination")
     until(lambda: sum(map(len, moving.lines_by_partition(processed).values())) >= sum(map(len, written.values())), "the group reads at the destination")
@@ -88,7 +88,7 @@ def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topi
 @pytest.fixture(scope="module")
 def copied(clusters: Clusters, start_for_module: Start) -> str:
     """A finished copy, whose service has stopped."""
-    topic = clusters.source.create(unique("cutover"), PARTITIONS)
+    topic = clusters.source.create(make_topic_name("cutover"), PARTITIONS)
     write_transactions(clusters.source, topic)
     service = start_for_module(topic, "deduplicator", **SMALL, **QUICKLY_FORGOTTEN)
     copy(clusters, topic, service)
@@ -105,7 +105,7 @@ def run(clusters: Clusters, topic: str, groups: str, at: str = "", action: Calla
         said.append(line)
         if at and line.startswith(at):
             action()
-    Cutover(reo_settings.load(settings(clusters, topic, {})), groups, 0.0, resume, report).run(with_fence=False)
+    Cutover(reo_settings.load(build_environment(clusters, topic, {})), groups, 0.0, resume, report).run(with_fence=False)
     return said
 
 
@@ -197,7 +197,7 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(clusters: Cluste
     plan = as_json(clusters, copied, "cutover", "run", "--dry-run", "--groups", f"{copied}-plan.*", *QUICK)
     assert (everything(clusters.source, copied), everything(clusters.destination, copied)) == before
     consumer.close()
-    ends = clusters.source.ends(copied)
+    ends = clusters.source.end_offsets(copied)
     found = {group["name"]: (group["partitions"], group["unread"], group["readers_at_source"], group["is_active_at_destination"]) for group in plan["groups"]}
     assert found == {reads: (0, 0, ["shop on /127.0.0.1"], False), stands: (1, ends[0] - 3, [], False)}
     assert [(row["partition"], row["source_end"], row["written_per_s"], row["left"]) for row in plan["partitions"]] == [
@@ -211,9 +211,9 @@ def test_the_plan_says_who_writes_and_reads_and_changes_nothing(clusters: Cluste
 def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
     """A partition that grows between two measurements, and an open transaction, are producers that still write."""
     clusters.source.create(topic, PARTITIONS)
-    view = CutoverView(reo_settings.load(settings(clusters, topic, {})), ".*")
+    view = CutoverView(reo_settings.load(build_environment(clusters, topic, {})), ".*")
     before = view.take_snapshot()
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     producer = clusters.source.producer(transactional_id=f"{topic}-open")
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -238,7 +238,7 @@ def test_without_an_authorizer_there_is_no_fence(clusters: Clusters, copied: str
 def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:
     """At once, with 130, while it waits."""
     command = subprocess.Popen([sys.executable, "-m", "reo", "cutover", "run", "--quiet", "1000"], cwd=ROOT, text=True, stderr=subprocess.PIPE,
-                               env={"PATH": os.environ["PATH"]} | settings(clusters, copied, {}))
+                               env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied, {}))
     producer = clusters.source.producer(transactional_id=f"{copied}-open")
     producer.init_transactions(30)
     producer.begin_transaction()

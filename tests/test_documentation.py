@@ -49,12 +49,12 @@ def section(page: Path, heading: str) -> str:
 def test_the_tables_are_the_codes(page: Path) -> None:
     """Settings, exit codes, commands, metrics, permissions and formats are what the code has now; `make reference` writes them."""
     text = page.read_text()
-    assert pages.rewritten(text, pages.PAGES[page]) == text, "run `make reference`"
+    assert pages.rewrite_tables(text, pages.PAGES[page]) == text, "run `make reference`"
 
 
 def test_nothing_that_is_made_from_the_code_is_out_of_date() -> None:
     """Pages, the chart's version and schema, and the links in the alert rules."""
-    assert pages.out_of_date() == {}, "run `make reference`"
+    assert pages.find_outdated() == {}, "run `make reference`"
 
 
 def test_there_is_one_version() -> None:
@@ -69,12 +69,12 @@ def test_writing_the_tables_again_changes_nothing_else() -> None:
     """The writer replaces what is between its markers, whatever was there, and is stable."""
     made = {"settings": tables.settings_table, "exit codes": tables.exit_codes_table}
     page = "a\n<!-- settings -->\nold | \\1\n<!-- /settings -->\nb\n<!-- exit codes --><!-- /exit codes -->\nc\n"
-    once = pages.rewritten(page, made)
-    assert pages.rewritten(once, made) == once
+    once = pages.rewrite_tables(page, made)
+    assert pages.rewrite_tables(once, made) == once
     assert [line for line in once.splitlines() if not line.startswith(("|", "<!--"))] == ["a", "b", "c"]
     assert tables.settings_table() in once
     with pytest.raises(ValueError, match="settings"):
-        pages.rewritten("a page without markers", made)
+        pages.rewrite_tables("a page without markers", made)
 
 
 def test_a_field_that_nobody_explains_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_field_that_nobody_explains_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 def test_metrics_are_made_where_the_table_looks() -> None:
     """No other module of the service makes one."""
-    looked_at = {Path(str(module.__file__)) for module in interfaces.COUNTED_IN}
+    looked_at = {Path(str(module.__file__)) for module in interfaces.METRIC_MODULES}
     making = {path for package in ("common", "replicator", "deduplicator", "reo") for path in (ROOT / package).rglob("*.py")
               if re.search(r"from prometheus_client import .*\b(Counter|Gauge|Histogram|Summary|Info|Enum)\b", path.read_text())}
     assert making == looked_at
@@ -129,7 +129,7 @@ def test_files_and_symbols_in_the_prose_exist(page: Path) -> None:
     assert {name for name in ours - settings if not any(name.startswith(f"{setting}.") for setting in settings) and not is_in_the_code(name)} == set()
 
 
-@pytest.mark.parametrize("kind", tables.ended_by(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", tables.list_stop_errors(), ids=lambda kind: kind.__name__)
 def test_each_stop_says_what_to_do(kind: type) -> None:
     """A heading with its code and name, and under it what happened, how to see it, what to do, in this order."""
     text = section(STOPS, f"{kind.exit_code} {kind.__name__}")  # type: ignore[attr-defined]
@@ -139,7 +139,7 @@ def test_each_stop_says_what_to_do(kind: type) -> None:
 def test_no_stop_is_explained_that_there_is_not() -> None:
     """A code that went leaves no heading behind."""
     headings = {heading for heading in HEADING.findall(STOPS.read_text()) if heading[0].isdigit()}
-    assert headings == {f"{kind.exit_code} {kind.__name__}" for kind in tables.ended_by()}
+    assert headings == {f"{kind.exit_code} {kind.__name__}" for kind in tables.list_stop_errors()}
 
 
 def features() -> list[str]:
@@ -167,7 +167,7 @@ def test_settings_and_commands_in_the_prose_exist(page: Path) -> None:
     beginnings = tuple(f"REO_{setting.name.upper().replace('.', '_')}_" for setting in SETTINGS if setting.kind == "options")
     used = set(re.findall(r"\bREO_[A-Z0-9_]*[A-Z0-9]\b", page.read_text()))
     assert {name for name in used - known - NO_SETTINGS if not name.startswith(beginnings)} == set()
-    words = {words.split()[0] for words, _, _ in interfaces.commands(arguments.build_parser())}
+    words = {words.split()[0] for words, _, _ in interfaces.list_commands(arguments.build_parser())}
     assert set(re.findall(r"`reo ([a-z]+)", page.read_text())) <= words
 
 

@@ -10,11 +10,11 @@ from confluent_kafka import TopicPartition
 
 from common.group import Commit
 from tests.commands import ESCAPE, as_json, everything, on_a_terminal, reo
-from tests.conftest import Start, unique
-from tests.kafka import Clusters, spread
-from tests.recovering import FIRST, LEAVES_AT_ONCE, PARTITIONS, commits, copied, nobody_is_in, set_back
-from tests.service import settings
-from tests.stage_one import frontiers_are_made
+from tests.conftest import Start, make_topic_name
+from tests.kafka import Clusters, make_records
+from tests.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, alter_offsets, copy_and_stop, read_commits, wait_for_empty_group
+from tests.service import build_environment
+from tests.stage_one import wait_for_frontiers
 from tests.test_bad_input import deaf_address
 from tests.test_config_drift import change
 
@@ -29,7 +29,7 @@ def found(said: dict[str, Any], level: str, about: str = "") -> list[str]:
 def test_a_new_copy(clusters: Clusters, topic: str) -> None:
     """Nothing is wrong; what would be made, and where the copy would begin, is said. Nothing is made."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(FIRST), PARTITIONS))
+    clusters.source.write(topic, make_records(range(FIRST_RECORDS), PARTITIONS))
     before = [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)]
     said = as_json(clusters, topic, "check")
     assert [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)] == before
@@ -38,11 +38,11 @@ def test_a_new_copy(clusters: Clusters, topic: str) -> None:
     assert len(made) == 2
     assert all(text.startswith(f"does not exist: it would be created with {PARTITIONS} partitions") and "retention.ms=-1" in text for text in made)
     begin, = found(said, "ok", "frontier")
-    assert begin.endswith(f"would begin at source offsets 0=0, 1=0; {FIRST} offsets to copy")
+    assert begin.endswith(f"would begin at source offsets 0=0, 1=0; {FIRST_RECORDS} offsets to copy")
     assert len(found(said, "ok", "source cluster")) == len(found(said, "ok", "destination cluster")) == 1
     assert "at least Kafka 2.5" in found(said, "ok", "destination brokers")[0]
     later = as_json(clusters, topic, "check", source_start="0=7")
-    assert f"0=7, 1=0; {FIRST - 7} offsets" in found(later, "ok", "frontier")[0]
+    assert f"0=7, 1=0; {FIRST_RECORDS - 7} offsets" in found(later, "ok", "frontier")[0]
 
 
 def unreachable(clusters: Clusters, topic: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ def filled(clusters: Clusters, topic: str) -> dict[str, str]:
     clusters.source.create(topic, PARTITIONS)
     clusters.destination.create(topic, PARTITIONS)
     clusters.destination.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000000")
-    clusters.destination.write(topic, spread(range(5), 1))
+    clusters.destination.write(topic, make_records(range(5), 1))
     return {}
 
 
@@ -160,8 +160,8 @@ def test_a_mistyped_topic_is_guessed(clusters: Clusters, topic: str) -> None:
 
 def truncated(clusters: Clusters, topic: str) -> None:
     """The source deletes what was not copied."""
-    clusters.source.write(topic, spread(range(FIRST, 2 * FIRST), PARTITIONS))
-    for answer in clusters.source.admin.delete_records([TopicPartition(topic, 0, FIRST // PARTITIONS + 5)]).values():
+    clusters.source.write(topic, make_records(range(FIRST_RECORDS, 2 * FIRST_RECORDS), PARTITIONS))
+    for answer in clusters.source.admin.delete_records([TopicPartition(topic, 0, FIRST_RECORDS // PARTITIONS + 5)]).values():
         answer.result()
 
 
@@ -173,8 +173,8 @@ def recreated(clusters: Clusters, topic: str) -> None:
 
 def reset(clusters: Clusters, topic: str) -> None:
     """An operator has set the group's offsets."""
-    nobody_is_in(clusters.destination, topic)
-    set_back(clusters.destination, topic, {partition: Commit(0, "") for partition in range(PARTITIONS)})
+    wait_for_empty_group(clusters.destination, topic)
+    alter_offsets(clusters.destination, topic, {partition: Commit(0, "") for partition in range(PARTITIONS)})
 
 
 @pytest.mark.parametrize(("harm", "exit_code", "error", "words"), [
@@ -185,19 +185,20 @@ def reset(clusters: Clusters, topic: str) -> None:
 def test_each_error_of_a_copy_that_stands(clusters: Clusters, topic: str, start: Start, harm: Callable[[Clusters, str], None], exit_code: int, error: str,
                                           words: str) -> None:
     """Before the harm all is well and the copy would go on where it is; after it the error is the one that the service would stop with."""
-    copied(clusters, topic, start, spread(range(FIRST), PARTITIONS), **LEAVES_AT_ONCE)
-    nobody_is_in(clusters.destination, topic)
+    copy_and_stop(clusters, topic, start, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL)
+    wait_for_empty_group(clusters.destination, topic)
     before = everything(clusters.destination, topic)
     well = as_json(clusters, topic, "check")
     assert everything(clusters.destination, topic) == before
-    assert found(well, "ok", "frontier")[0].endswith(f"would continue at source offsets 0={FIRST // PARTITIONS}, 1={FIRST // PARTITIONS}; 0 offsets to copy")
+    each = FIRST_RECORDS // PARTITIONS
+    assert found(well, "ok", "frontier")[0].endswith(f"would continue at source offsets 0={each}, 1={each}; 0 offsets to copy")
     assert found(well, "ok", "consumer group")[0].endswith("stage two does not run")
     assert found(well, "ok", "source behind")
     harm(clusters, topic)
     said = as_json(clusters, topic, "check", exit_code=exit_code)
     assert [finding["error"] for finding in said["findings"] if finding["level"] == "error"] == [error]
     assert words in found(said, "error")[0]
-    assert commits(clusters.destination, topic).keys() == {0, 1}
+    assert read_commits(clusters.destination, topic).keys() == {0, 1}
 
 
 def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
@@ -222,22 +223,22 @@ def test_warnings_do_not_end_it(clusters: Clusters, topic: str) -> None:
 @pytest.fixture(scope="module")
 def standing(clusters: Clusters, start_for_module: Start) -> str:
     """The topic of a copy whose service has stopped."""
-    topic = unique("standing")
-    copied(clusters, topic, start_for_module, spread(range(FIRST), PARTITIONS), **LEAVES_AT_ONCE)
-    nobody_is_in(clusters.destination, topic)
+    topic = make_topic_name("standing")
+    copy_and_stop(clusters, topic, start_for_module, make_records(range(FIRST_RECORDS), PARTITIONS), **CONSUMER_PROTOCOL)
+    wait_for_empty_group(clusters.destination, topic)
     return topic
 
 
 def test_while_the_service_runs(clusters: Clusters, standing: str, start: Start) -> None:
     """Its members are named, its frontiers read, and nothing is called wrong; in words, one line each, coloured on a terminal only."""
-    service = start(standing, "deduplicator", **LEAVES_AT_ONCE)
-    frontiers_are_made(service, PARTITIONS)
+    service = start(standing, "deduplicator", **CONSUMER_PROTOCOL)
+    wait_for_frontiers(service, PARTITIONS)
     said = reo(clusters, standing, "check").stdout.splitlines()
     service.stop()
     assert {line.split()[0] for line in said[:-1]} == {"ok"}
     assert said[-1] == "0 errors, 0 warnings: the service can run; nothing was changed"
     assert [line for line in said if "consumer group: " in line and line.endswith("the service runs")]
-    assert ESCAPE in on_a_terminal(settings(clusters, standing, {}), "check")
+    assert ESCAPE in on_a_terminal(build_environment(clusters, standing, {}), "check")
 
 
 def test_candidates_are_looked_at_one_by_one(clusters: Clusters, standing: str) -> None:
@@ -245,7 +246,7 @@ def test_candidates_are_looked_at_one_by_one(clusters: Clusters, standing: str) 
     deaf, there = deaf_address(), clusters.source.address
     brief = {"source_mode": "failover", "connect_timeout_s": "2", "source_request_timeout_ms": "1000"}
     said = as_json(clusters, standing, "check", source_bootstrap_servers=f"{deaf};{there}", **brief)
-    assert found(said, "ok", f"source candidate {there}")[1] == f"has the copy's last records ({FIRST} compared)"
+    assert found(said, "ok", f"source candidate {there}")[1] == f"has the copy's last records ({FIRST_RECORDS} compared)"
     assert [f"source candidate {deaf}"] * 2 == [finding["about"] for finding in said["findings"] if finding["level"] == "warning"]
     said = as_json(clusters, standing, "check", exit_code=10, source_bootstrap_servers=f"{deaf};{deaf_address()}", **brief)
     assert [finding["error"] for finding in said["findings"] if finding["level"] == "error"] == ["ClusterUnreachable"]

@@ -8,9 +8,9 @@ from common.settings import load
 from replicator import stage
 from replicator.run import Plan
 from tests.conftest import Start
-from tests.judge import verdict
-from tests.kafka import Clusters, plain
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.judge import compare_partitions
+from tests.kafka import Clusters, make_record
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 RECORDS = 20
 
@@ -58,8 +58,8 @@ class ByHand:
         if len(self.plans) == 1:
             return Ended(OSError("no"))
         (begin,) = plan.starts.values()
-        records = [(0, number, plain(number)) for number in range(begin, RECORDS)]
-        feed(self.clusters, self.topic, self.topic, wrapped(self.clusters, self.topic, records, epoch=plan.epoch))
+        records = [(0, number, make_record(number)) for number in range(begin, RECORDS)]
+        write_intermediate(self.clusters, self.topic, self.topic, wrap_records(self.clusters, self.topic, records, epoch=plan.epoch))
         return Ended()
 
     def close(self) -> None:
@@ -70,13 +70,13 @@ class ByHand:
 def test_stage_one_runs_on_any_engine(clusters: Clusters, topic: str, start: Start) -> None:
     """A run that fails is followed by another one, that one is waited for until stage two has committed it, and the engine is closed."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, [(0, plain(number)) for number in range(RECORDS)])
+    clusters.source.write(topic, [(0, make_record(number)) for number in range(RECORDS)])
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     engine = ByHand(clusters, topic)
     stage.run_stage(load(service.environment, arguments={"stop_at_end": "true"}), lambda: False, lambda *_: engine)
     assert len(engine.plans) == 2
     assert engine.plans[0].epoch != engine.plans[1].epoch
     assert engine.asked > 1
     assert engine.closed
-    assert verdict({0: [plain(number) for number in range(RECORDS)]}, clusters.destination.read(topic)) == []
+    assert compare_partitions({0: [make_record(number) for number in range(RECORDS)]}, clusters.destination.read(topic)) == []

@@ -11,8 +11,8 @@ import orjson
 
 from reo.events import NOISE, to_event
 from tests.conftest import Start
-from tests.kafka import ROOT, Clusters, spread, until
-from tests.service import Service, kill
+from tests.kafka import ROOT, Clusters, make_records, until
+from tests.service import Service, send_signal
 
 ALWAYS = {"time", "level", "stage", "event"}
 WARNS = """
@@ -35,13 +35,13 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
     What is about a partition or a run has it in fields of its own, and the crash is one ERROR with its reason.
     """
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(100), 2))
+    clusters.source.write(topic, make_records(range(100), 2))
     service = start(topic, log_format="json")
-    clusters.copied(topic, 100)
-    kill(until(lambda: service.pid_of("jvm"), "the JVM lives"))
-    clusters.source.write(topic, spread(range(100, 200), 2))
+    clusters.wait_for_copy(topic, 100)
+    send_signal(until(lambda: service.find_pid("jvm"), "the JVM lives"))
+    clusters.source.write(topic, make_records(range(100, 200), 2))
     until(lambda: service.metric("reo_stage_restarts_total", stage="replicator") == 1, "stage one is started again")
-    clusters.copied(topic, 200)
+    clusters.wait_for_copy(topic, 200)
     service.stop()
     events = told(service)
     assert [line for line in events if not set(line) >= ALWAYS] == []
@@ -60,11 +60,11 @@ def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) ->
 def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, start: Start) -> None:
     """A stop is one ERROR; so is one before the settings are known."""
     service = start(topic, log_format="json")
-    assert service.ends() == 11
+    assert service.wait_for_exit() == 11
     (said,) = (line for line in told(service) if line["level"] == "ERROR")
     assert (said["error"], said["exit_code"]) == ("TopicMissing", 11)
     wrong = start(topic, log_format="json", metrics_port="many")
-    assert wrong.ends() == 2
+    assert wrong.wait_for_exit() == 2
     (said,) = told(wrong)
     assert (said["error"], said["exit_code"], said["stage"]) == ("SettingsInvalid", 2, "reo")
 

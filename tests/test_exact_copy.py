@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from common.origin import Origin, encode
-from tests.conftest import Start, unique
-from tests.judge import Partitions, Record, verdict
-from tests.kafka import Cluster, Clusters, plain, send
+from tests.conftest import Start, make_topic_name
+from tests.judge import Partitions, Record, compare_partitions
+from tests.kafka import Cluster, Clusters, make_record, produce_records
 
 YEAR_2013_MS = 1_357_034_400_000
 YEAR_2100_MS = 4_102_444_800_000
@@ -39,9 +39,9 @@ def transactions(*outcomes: tuple[bool, int]) -> Write:
         producer.init_transactions(30)
         visible: list[Record] = []
         for place, (committed, size) in enumerate(outcomes):
-            records = [plain(1000 * place + number) for number in range(size)]
+            records = [make_record(1000 * place + number) for number in range(size)]
             producer.begin_transaction()
-            send(producer, topic, [(partition, record) for record in records])
+            produce_records(producer, topic, [(partition, record) for record in records])
             assert producer.flush(30) == 0  # an aborted record has to be in the log, or the case is none
             if committed:
                 producer.commit_transaction(30)
@@ -75,14 +75,14 @@ CASES: dict[str, Write] = {
                                                 headers(("__origin", None)), headers(("__origin", b""), ("__origin", LOOKS_LIKE_OURS))),
     "old and future timestamps": each(*(Record(b"k", b"v", (), stamp) for stamp in (YEAR_2013_MS, 1, YEAR_2100_MS, 999, YEAR_2013_MS - 1, 1_000_000_007))),
     "records without a timestamp": each(Record(b"k", b"none", (), -1), Record(b"k", b"some", (), 5), Record(b"k", b"none again", (), -1)),
-    "codec none": each(*map(plain, range(500)), compression_type="none"),
-    "codec gzip": each(*map(plain, range(500)), compression_type="gzip"),
-    "codec snappy": each(*map(plain, range(500)), compression_type="snappy"),
-    "codec lz4": each(*map(plain, range(500)), compression_type="lz4"),
-    "codec zstd": each(*map(plain, range(500)), compression_type="zstd"),
-    "a record of 900 kB": each(plain(0), Record(b"large", Random(1).randbytes(900_000), (("h", b"1"),)), plain(1),
+    "codec none": each(*map(make_record, range(500)), compression_type="none"),
+    "codec gzip": each(*map(make_record, range(500)), compression_type="gzip"),
+    "codec snappy": each(*map(make_record, range(500)), compression_type="snappy"),
+    "codec lz4": each(*map(make_record, range(500)), compression_type="lz4"),
+    "codec zstd": each(*map(make_record, range(500)), compression_type="zstd"),
+    "a record of 900 kB": each(make_record(0), Record(b"large", Random(1).randbytes(900_000), (("h", b"1"),)), make_record(1),
                                Record(Random(2).randbytes(450_000), Random(3).randbytes(450_000))),
-    "more records than transactions hold": each(*map(plain, range(3000))),
+    "more records than transactions hold": each(*map(make_record, range(3000))),
     "a committed transaction at the end": transactions((True, 5), (True, 3)),
     "an aborted transaction at the beginning": transactions((False, 4), (True, 5)),
     "an aborted transaction in the middle": transactions((True, 5), (False, 7), (True, 3)),
@@ -105,10 +105,10 @@ class Copied(NamedTuple):
 @pytest.fixture(scope="module", params=["yes", pytest.param("no", marks=pytest.mark.long)], ids=["compiled", "by Python"])
 def copied(request: pytest.FixtureRequest, clusters: Clusters, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service."""
-    topic = clusters.source.create(unique("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
+    topic = clusters.source.create(make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
     written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
     service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", deduplicator_compiled=request.param)
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     return Copied(topic, written, clusters.source.read(topic), clusters.destination.read(topic))
 
 
@@ -117,7 +117,7 @@ def test_the_copy_is_exact(copied: Copied, case: str) -> None:
     """The destination's partition holds what was written (and nothing that was aborted), in order: key, value, headers, timestamp."""
     partition = list(CASES).index(case)
     assert copied.source[partition] == copied.written[case], "the corpus itself is not what it should be"
-    assert verdict({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
+    assert compare_partitions({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
 
 
 def test_no_partition_lacks_its_first_record(copied: Copied) -> None:
@@ -137,7 +137,7 @@ def test_the_codecs_were_really_used(clusters: Clusters, copied: Copied) -> None
 def test_aborted_records_are_in_the_source_log(clusters: Clusters, copied: Copied) -> None:
     """The partition of aborted transactions is not empty for a read_uncommitted reader: there was something to keep out."""
     partition = list(CASES).index("aborted transactions only")
-    assert clusters.source.ends(copied.topic)[partition] == 3 + 1 + 2
+    assert clusters.source.end_offsets(copied.topic)[partition] == 3 + 1 + 2
 
 
 def test_the_topics_are_made_like_the_source(clusters: Clusters, copied: Copied) -> None:
@@ -150,8 +150,8 @@ def test_the_topics_are_made_like_the_source(clusters: Clusters, copied: Copied)
 
 def test_a_second_run_changes_nothing(clusters: Clusters, copied: Copied, start: Start) -> None:
     """A service that starts where everything is copied already ends with 0 and has written nothing, not even a record that nobody sees."""
-    before = clusters.destination.ends(f"{copied.topic}-proxy")
+    before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end")
-    assert service.ends() == 0, service.tail()
-    assert clusters.destination.ends(f"{copied.topic}-proxy") == before
+    assert service.wait_for_exit() == 0, service.read_log_tail()
+    assert clusters.destination.end_offsets(f"{copied.topic}-proxy") == before
     assert clusters.differences(copied.topic) == []

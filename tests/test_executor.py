@@ -14,9 +14,9 @@ import pytest
 
 from replicator import executor
 from tests.conftest import Start
-from tests.kafka import COPY_S, ROOT, Clusters, spread, until
+from tests.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.kubernetes_api import DRIVER, KubernetesApi
-from tests.service import settings
+from tests.service import build_environment
 from tests.test_kubernetes import VERSIONS, restricted, valid
 
 IMAGE = "registry.example.com/reo:0.1.0"
@@ -58,19 +58,19 @@ def test_by_hand_it_says_that_it_is_not_for_hands(form: str) -> None:
 def test_pods_that_sparks_scheduler_asks_for_copy_exactly(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
     """Executors are `reo executor`; all but one are killed, and another takes their place. Each pod is valid, restricted, of the image, and the driver's."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(3000), PARTITIONS))
+    clusters.source.write(topic, make_records(range(3000), PARTITIONS))
     with KubernetesApi(tmp_path) as api:
-        environment = settings(clusters, topic, {"replicator_master": api.url, "replicator_memory_mb": "512", "replicator_drain_s": "3"})
+        environment = build_environment(clusters, topic, {"replicator_master": api.url, "replicator_memory_mb": "512", "replicator_drain_s": "3"})
         service = start(topic, environment=environment | {f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in OPTIONS.items()})
-        clusters.copied(topic, 3000)
+        clusters.wait_for_copy(topic, 3000)
         pods = [pod for pod in api.pods if pod.process.poll() is None]
         assert len(pods) >= 2  # Spark asks for one more when one of them needs long to begin
         for pod in pods[1:]:
             pod.process.kill()
         asked = len(api.pods)
-        until(lambda: len(api.pods) > asked, "Spark asks for another pod", COPY_S, [service.tail()])
-        clusters.source.write(topic, spread(range(3000, 5000), PARTITIONS))
-        clusters.copied(topic, 5000)
+        until(lambda: len(api.pods) > asked, "Spark asks for another pod", COPY_S, [service.read_log_tail()])
+        clusters.source.write(topic, make_records(range(3000, 5000), PARTITIONS))
+        clusters.wait_for_copy(topic, 5000)
         service.stop()
         until(lambda: all(pod.process.poll() is not None for pod in api.pods), "executors end with their driver")
     for pod in api.pods:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from faults.load import Load
-from faults.run import perform
+from faults.run import run_story
 from faults.stories import ALL
 from tests.conftest import Start
-from tests.judge import verdict
+from tests.judge import compare_partitions
 from tests.kafka import COPY_S, Clusters, until
 
 PARTITIONS = 4
@@ -34,8 +34,8 @@ Kills of one stage alone, at each of its points: tests/test_crash_points.py; of 
 @pytest.mark.parametrize("story", [pytest.param(story, marks=pytest.mark.long if story in REPEATED else ()) for story in SAMPLE])
 def test_the_copy_is_exact_after(clusters: Clusters, tmp_path: Path, story: str) -> None:
     """The story's harm is done while records flow; the copy becomes exact, the counters agree, no transaction stays open."""
-    result = perform(ALL[story], clusters, SEED, tmp_path)
-    assert result.good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
+    result = run_story(ALL[story], clusters, SEED, tmp_path)
+    assert result.is_good, f"{result.verdict}\nREO_TEST_SEED={SEED}, hits {result.hits}"
     assert result.verdict == "exact"
     assert result.records > result.aborted > 0
 
@@ -45,23 +45,23 @@ def test_sigterm_stops_in_ten_seconds_and_leaves_no_transaction_open(clusters: C
     clusters.source.create(topic, PARTITIONS)
     with Load(clusters.source, topic, PARTITIONS, 10_000) as load:
         service = start(topic, **SMALL_TRANSACTIONS)
-        until(lambda: clusters.destination.partitions(topic) and clusters.destination.written(topic) > 50_000, "records flow", COPY_S)
+        until(lambda: clusters.destination.partitions(topic) and clusters.destination.count_offsets(topic) > 50_000, "records flow", COPY_S)
         took = service.stop()
         assert load.is_alive(), "there was nothing to be in the middle of"
-    assert clusters.destination.closes(topic)
+    assert clusters.destination.wait_until_no_transaction_is_open(topic)
     assert took <= STOP_S
     source, copy = clusters.source.read(topic), clusters.destination.read(topic)
     assert {partition: copy[partition] == source[partition][:len(copy[partition])] for partition in copy} == dict.fromkeys(range(PARTITIONS), True)
     assert sum(map(len, copy.values())) < sum(map(len, source.values()))
     again = start(topic, "--stop-at-end")
-    assert again.ends() == 0, again.tail()
-    assert verdict(source, clusters.destination.read(topic)) == [], again.tail()
+    assert again.wait_for_exit() == 0, again.read_log_tail()
+    assert compare_partitions(source, clusters.destination.read(topic)) == [], again.read_log_tail()
 
 
 def test_sigterm_stops_a_service_that_is_still_starting(clusters: Clusters, topic: str, start: Start) -> None:
     """SIGTERM while Spark is not up yet is no different: ten seconds, exit code 0, nothing left."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic)
-    until(lambda: service.pid_of("jvm"), "the JVM is being started")
+    until(lambda: service.find_pid("jvm"), "the JVM is being started")
     assert service.stop() <= STOP_S
-    assert clusters.destination.closes(topic)
+    assert clusters.destination.wait_until_no_transaction_is_open(topic)

@@ -15,11 +15,11 @@ from common.errors import SettingsInvalid
 from common.settings import load
 from tests.conftest import Start
 from tests.filter_functions import number, passing
-from tests.judge import Record, verdict
-from tests.kafka import ROOT, Clusters, spread, until
-from tests.recovering import numbered
-from tests.service import Service, kill
-from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
+from tests.judge import Record, compare_partitions
+from tests.kafka import ROOT, Clusters, make_records, until
+from tests.recovery import add_source_offsets
+from tests.service import Service, send_signal
+from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
 from tests.test_settings import GOOD
 
@@ -32,10 +32,10 @@ STUMBLES = 7
 
 def fed(clusters: Clusters, topic: str, records: int) -> list[tuple[int, Record]]:
     """The source, and what stage one would write of it, some of it twice."""
-    written = spread(range(records), PARTITIONS)
+    written = make_records(range(records), PARTITIONS)
     clusters.source.write(topic, written)
-    batch = wrapped(clusters, topic, numbered(written), now_epoch())
-    feed(clusters, topic, topic, [*batch, *batch[-100:]])
+    batch = wrap_records(clusters, topic, add_source_offsets(written), create_epoch())
+    write_intermediate(clusters, topic, topic, [*batch, *batch[-100:]])
     return written
 
 
@@ -43,7 +43,7 @@ def begun(clusters: Clusters, topic: str, start: Start, **more: str) -> Service:
     """Stage two with frontiers, and an empty source."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", **more)
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     return service
 
 
@@ -52,14 +52,14 @@ def is_behind(clusters: Clusters, service: Service, records: int, *written: str)
     until(lambda: sum(service.metric("reo_frontier_offset", partition=str(partition)) for partition in range(PARTITIONS)) == records - PARTITIONS,
           "the frontiers are at the end")
     for topic in written:
-        until(lambda topic=topic: clusters.destination.ends(topic, stable=True) == clusters.destination.ends(topic), "it is visible")  # type: ignore[misc]
+        until(lambda topic=topic: clusters.destination.end_offsets(topic, stable=True) == clusters.destination.end_offsets(topic), "it is visible")  # type: ignore[misc]
 
 
 def differences(clusters: Clusters, topic: str, unlike: int = -1) -> list[str]:
     """The judge's verdict on what passes; with `unlike`, without the records that stumble."""
     wanted = {partition: [record for record in passing(records) if number(record.value) % 50 != unlike]
               for partition, records in clusters.source.read(topic).items()}
-    return verdict(wanted, clusters.destination.read(topic))
+    return compare_partitions(wanted, clusters.destination.read(topic))
 
 
 def test_several_functions_with_options_all_have_to_agree(clusters: Clusters, topic: str, start: Start) -> None:
@@ -69,7 +69,7 @@ def test_several_functions_with_options_all_have_to_agree(clusters: Clusters, to
     fed(clusters, topic, 100)
     is_behind(clusters, service, 100, topic)
     wanted = {partition: [record for record in passing(records) if number(record.value) < 50] for partition, records in clusters.source.read(topic).items()}
-    assert verdict(wanted, clusters.destination.read(topic)) == []
+    assert compare_partitions(wanted, clusters.destination.read(topic)) == []
     assert sum(map(len, wanted.values())) == 33
     service.stop()
 
@@ -109,8 +109,8 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
     service = begun(clusters, topic, start, filter_function="tests.filter_functions:stumbles", filter_on_error="park", **SMALL)
     written = fed(clusters, topic, RECORDS)
     for more in (1000, 3000):
-        until(lambda more=more: clusters.destination.written(topic) > more, "records flow")  # type: ignore[misc]
-        kill(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
+        until(lambda more=more: clusters.destination.count_offsets(topic) > more, "records flow")  # type: ignore[misc]
+        send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     is_behind(clusters, service, RECORDS, topic, f"{topic}-parked")
     until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 2, "both kills are seen")
     assert differences(clusters, topic, STUMBLES) == []
@@ -126,9 +126,10 @@ def test_what_passes_is_exact_while_stage_two_is_killed(clusters: Clusters, topi
     assert 0 < service.metric("reo_records_dropped_total", reason="parked") <= len(wanted)
     service.stop()
     again = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
-    frontiers_are_made(again, PARTITIONS)
+    wait_for_frontiers(again, PARTITIONS)
     new = (0, RECORDS // PARTITIONS, Record(b"k", b"%010d" % (RECORDS + 1), (), 1))
-    feed(clusters, topic, topic, wrapped(clusters, topic, [*numbered(written), new], now_epoch()))  # a run that begins at the beginning
+    from_the_beginning = wrap_records(clusters, topic, [*add_source_offsets(written), new], create_epoch())
+    write_intermediate(clusters, topic, topic, from_the_beginning)
     until(lambda: again.metric("reo_records_out_total") == 1, "a new record is copied, and no other")
     until(lambda: again.metric("reo_records_dropped_total", reason="duplicate") == RECORDS, "the other partition's are read too")
     assert again.metric("reo_records_out_total") == 1
@@ -152,7 +153,7 @@ def test_a_filter_that_fails_is_a_stop(clusters: Clusters, topic: str, start: St
 def test_a_torn_transaction_is_mended_behind_a_filter(clusters: Clusters, topic: str, start: Start) -> None:
     """What passes and is at the destination already, without its frontier, is recognised: what the filter leaves out is on neither side."""
     begun(clusters, topic, start, filter_function="tests.filter_functions:no_thirds").stop()
-    written = spread(range(300), PARTITIONS)
+    written = make_records(range(300), PARTITIONS)
     clusters.destination.write(topic, [(partition, record) for partition, record in written if number(record.value) % 3][:40])
     fed(clusters, topic, 300)
     service = start(topic, "deduplicator", filter_function="tests.filter_functions:no_thirds")
@@ -169,7 +170,7 @@ def test_nothing_passes(clusters: Clusters, topic: str, start: Start) -> None:
     is_behind(clusters, service, 300)
     until(lambda: service.metric("reo_records_dropped_total", reason="filtered") == 300, "all are counted")
     service.stop()
-    assert clusters.destination.written(topic) == 0
+    assert clusters.destination.count_offsets(topic) == 0
     for command in ("verify", "recover"):
         said = subprocess.run([sys.executable, "-m", "reo", command], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | service.environment, capture_output=True,
                               text=True, timeout=120, check=False)

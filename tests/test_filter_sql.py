@@ -14,10 +14,10 @@ from common.origin import Origin, parse
 from common.settings import load
 from tests.conftest import Start
 from tests.filter_functions import number, passing
-from tests.judge import Record, verdict
-from tests.kafka import COPY_S, ROOT, Clusters, plain, spread, until
-from tests.service import kill
-from tests.stage_one import frontiers_are_made
+from tests.judge import Record, compare_partitions
+from tests.kafka import COPY_S, ROOT, Clusters, make_record, make_records, until
+from tests.service import send_signal
+from tests.stage_one import wait_for_frontiers
 from tests.test_bad_input import stopped
 from tests.test_history import planner
 
@@ -59,21 +59,21 @@ ASKED = {
 def source(clusters: Clusters, topic: str) -> list[tuple[int, Record]]:
     """A source of plain records."""
     clusters.source.create(topic, PARTITIONS)
-    written = spread(range(RECORDS), PARTITIONS)
+    written = make_records(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, written)
     return written
 
 
 def empty(clusters: Clusters, topic: str) -> None:
     """Delete all that the source has, as retention does with a quiet topic."""
-    for partition, end in clusters.source.ends(topic).items():
+    for partition, end in clusters.source.end_offsets(topic).items():
         place = TopicPartition(topic, partition, end)
         clusters.source.admin.delete_records([place])[place].result()
 
 
 def differences(clusters: Clusters, topic: str, passes: Callable[[list[Record]], list[Record]] = passing) -> list[str]:
     """The judge's verdict on what passes."""
-    return verdict({partition: passes(records) for partition, records in clusters.source.read(topic).items()}, clusters.destination.read(topic))
+    return compare_partitions({partition: passes(records) for partition, records in clusters.source.read(topic).items()}, clusters.destination.read(topic))
 
 
 def test_conditions_are_refused_with_what_spark_says() -> None:
@@ -90,7 +90,7 @@ def test_a_bad_condition_is_a_stop(clusters: Clusters, topic: str, start: Start)
     service = start(topic, filter_sql="nobody = 1")
     stopped(service, 2, "SettingsInvalid", "filter.sql", "UNRESOLVED_COLUMN")
     assert "run with epoch" not in service.log
-    assert clusters.destination.written(f"{topic}-proxy") == 0
+    assert clusters.destination.count_offsets(f"{topic}-proxy") == 0
 
 
 def test_a_record_that_the_condition_can_not_decide_is_a_stop(clusters: Clusters, topic: str, start: Start) -> None:
@@ -98,7 +98,7 @@ def test_a_record_that_the_condition_can_not_decide_is_a_stop(clusters: Clusters
     clusters.source.create(topic, 1)
     clusters.source.write(topic, [(0, Record(b"k", b"1", (), 1)), (0, Record(b"k", b"one", (), 1))])
     service = start(topic, "--stop-at-end", filter_sql="cast(cast(value as string) as int) > 0")
-    assert service.ends() == 35, service.tail()
+    assert service.wait_for_exit() == 35, service.read_log_tail()
     line = next(line for line in service.errors if "FilterFailed" in line)
     assert "CAST_INVALID_INPUT" in line
     assert "try_cast" in line
@@ -109,11 +109,11 @@ def test_what_is_written_is_numbered_without_gaps(clusters: Clusters, topic: str
     """Stage one alone, so that nothing is purged: the sequences of what passes are 0, 1, 2 … in every batch, in the order of the source."""
     source(clusters, topic)
     first = start(topic, "deduplicator")
-    frontiers_are_made(first, PARTITIONS)
+    wait_for_frontiers(first, PARTITIONS)
     first.stop()
     service = start(topic, "replicator", *mode, filter_sql=THIRDS, **SHORT_BATCHES)
     wanted = RECORDS * 2 // 3
-    until(lambda: clusters.destination.written(f"{topic}-proxy") >= wanted, "all that passes is written")
+    until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= wanted, "all that passes is written")
     service.kill_all()
     found = clusters.destination.read(f"{topic}-proxy")
     assert sum(map(len, found.values())) == wanted
@@ -130,18 +130,18 @@ def test_what_passes_is_exact_while_both_stages_are_killed(clusters: Clusters, t
     """Followed live: killed on the way, the copy has what passes; then the lag becomes 0 though the last records do not pass, and no run is called stalled."""
     source(clusters, topic)
     service = start(topic, filter_sql=THIRDS, **SHORT_BATCHES)
-    until(lambda: clusters.destination.written(topic) > 0, "records flow")
+    until(lambda: clusters.destination.count_offsets(topic) > 0, "records flow")
     for stage in ("replicator", "deduplicator"):
-        kill(until(lambda stage=stage: service.pid_of(stage), f"{stage} lives"))  # type: ignore[misc]
-        clusters.source.write(topic, [(n % PARTITIONS, plain(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
-    until(lambda: clusters.destination.written(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", COPY_S)
-    clusters.source.write(topic, [(0, plain(3 * n)) for n in range(RECORDS, RECORDS + 50)])
-    end = sum(clusters.source.ends(topic).values())
+        send_signal(until(lambda stage=stage: service.find_pid(stage), f"{stage} lives"))  # type: ignore[misc]
+        clusters.source.write(topic, [(n % PARTITIONS, make_record(n)) for n in range(RECORDS, 2 * RECORDS) if (n % 2 == 0) == (stage == "replicator")])
+    until(lambda: clusters.destination.count_offsets(topic) >= RECORDS * 4 // 3 and not differences(clusters, topic), "what passes is copied", COPY_S)
+    clusters.source.write(topic, [(0, make_record(3 * n)) for n in range(RECORDS, RECORDS + 50)])
+    end = sum(clusters.source.end_offsets(topic).values())
     until(lambda: service.metric("reo_source_end_offset", topic=topic) == end, "the filtered records are seen")
     until(lambda: service.metric("reo_lag_records", stage="replicator") == 0, "nothing lags behind")
     assert service.metric("reo_runs_total", reason="stalled") == 0
     assert service.metric("reo_stage_restarts_total", stage="replicator") == 1
-    end = sum(clusters.source.ends(topic).values())
+    end = sum(clusters.source.end_offsets(topic).values())
     until(lambda: service.metric("reo_frontier_offset") == end - PARTITIONS, "what was left out is written down")
     service.stop()
     assert differences(clusters, topic) == []
@@ -159,7 +159,7 @@ def test_the_end_is_found_behind_what_does_not_pass(clusters: Clusters, topic: s
     passed = clusters.source.read(topic)[0][:there]
     for _ in range(2):
         service = start(topic, "--stop-at-end", filter_sql=condition)
-        assert service.ends() == 0, service.tail()
+        assert service.wait_for_exit() == 0, service.read_log_tail()
         copy = clusters.destination.read(topic)
         assert [copy[0], copy[1]] == [passed, []]
         without = load({name: value for name, value in service.environment.items() if name != "REO_FILTER_SQL"})

@@ -14,12 +14,12 @@ from common.records import all_headers, content
 from common.routes import Place
 from deduplicator.compiled import FetchedMessages, Queue
 from deduplicator.unwrap import split_by_partition
-from tests.attempts import IDENTITY
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import Clusters, spread, until
-from tests.recovering import numbered
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import Clusters, make_records, until
+from tests.recovery import add_source_offsets
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+from tests.task_attempts import IDENTITY
 
 RECORDS = 3000
 
@@ -192,12 +192,12 @@ def test_an_error_of_a_partition_comes_through_the_queue(clusters: Clusters, top
 def test_the_service_says_which_one_it_uses(clusters: Clusters, topic: str, start: Start, used: str) -> None:
     """Both copy exactly; the metric tells them apart."""
     clusters.source.create(topic, 2)
-    records = spread(range(RECORDS), 2)
+    records = make_records(range(RECORDS), 2)
     clusters.source.write(topic, records)
     service = start(topic, "deduplicator", deduplicator_compiled=used)
-    frontiers_are_made(service, 2)
+    wait_for_frontiers(service, 2)
     until(lambda: service.metric("reo_deduplicator_compiled") == (used == "yes"), "the metric says it")
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(records)))
-    clusters.copied(topic, RECORDS)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(records)))
+    clusters.wait_for_copy(topic, RECORDS)
     service.stop()
     assert clusters.differences(topic) == []

@@ -20,10 +20,10 @@ from common import frontier, origin, settings_file
 from common import settings as reo_settings
 from common.errors import ForeignRecord, SettingsInvalid
 from common.origin import parse
-from fuzz.messages import framed, messages
+from fuzz.messages import frame, parse_messages
 from fuzz.seeds import ORIGINS, SEEDS, WORDS
 from fuzz.seeds import origin as encoded
-from fuzz.targets import GIVEN, ORIGIN_FIELDS, TARGETS
+from fuzz.targets import ORIGIN_FIELDS, REQUIRED_SETTINGS, TARGETS
 
 EXAMPLES = {"origin_header": 600, "records": 400, "metadata": 500, "environment": 60, "settings_file": 60}
 NAMES = tuple(TARGETS)
@@ -172,12 +172,12 @@ def test_a_number_below_its_least_is_refused(place: tuple[int, int]) -> None:
 def test_a_batch_with_such_a_number_is_refused_as_a_whole() -> None:
     """Found by records: the same, in stage two's loop; one such record is a ForeignRecord and moves no frontier of the batch."""
     second = encoded(0, 12, sequence=5)
-    batch = framed(0, 0, encoded()) + framed(0, 0, second[:46] + b"\xff" * 8)
+    batch = frame(0, 0, encoded()) + frame(0, 0, second[:46] + b"\xff" * 8)
     TARGETS["records"](batch)
     from deduplicator.unwrap import split_by_partition
 
     with pytest.raises(ForeignRecord, match="at offset 1: "):
-        split_by_partition(list(messages(batch)))
+        split_by_partition(list(parse_messages(batch)))
 
 
 @pytest.mark.parametrize("version", [True, 1.0])
@@ -193,13 +193,13 @@ def test_a_version_that_only_equals_1_is_refused(version: object) -> None:
 def test_a_text_that_clients_do_not_take_is_refused(value: str) -> None:
     """Found by environment: a client's own UnicodeEncodeError or a child that cannot be started, for ever, instead of one message."""
     with pytest.raises(SettingsInvalid, match="REO_APPLICATION: printable characters are expected"):
-        reo_settings.load(GIVEN | {"REO_APPLICATION": value})
+        reo_settings.load(REQUIRED_SETTINGS | {"REO_APPLICATION": value})
 
 
 def test_a_file_that_can_not_be_looked_for_is_refused() -> None:
     """Found by reading for the environment target: a name longer than the system allows was an OSError."""
     with pytest.raises(SettingsInvalid, match="the settings file does not exist"):
-        reo_settings.load(GIVEN | {"REO_SETTINGS_FILE": "x" * 5000})
+        reo_settings.load(REQUIRED_SETTINGS | {"REO_SETTINGS_FILE": "x" * 5000})
 
 
 def test_an_ini_file_is_read_as_it_stands(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_file_of_an_unknown_form_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "reo.conf"
     file.write_text("application = x\n")
     with pytest.raises(SettingsInvalid, match="has to end with one of"):
-        reo_settings.load(GIVEN, str(file))
+        reo_settings.load(REQUIRED_SETTINGS, str(file))
 
 
 @pytest.mark.parametrize("written", ["null", "1_000", "1.10", "true", "{a: b}", "[[a]]", '"@none"'])
@@ -224,7 +224,7 @@ def test_a_text_that_the_file_does_not_say_is_refused(tmp_path: Path, written: s
     file = tmp_path / "reo.yaml"
     file.write_text(f"application: {written}\n")
     with pytest.raises(SettingsInvalid, match=r"put it in quotes|unknown setting"):
-        reo_settings.load(GIVEN, str(file))
+        reo_settings.load(REQUIRED_SETTINGS, str(file))
 
 
 def test_a_list_of_brokers_is_a_list_of_brokers(tmp_path: Path) -> None:
@@ -239,4 +239,4 @@ def test_a_file_that_refers_to_itself_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "reo.yaml"
     file.write_text("source: &a\n  topic: *a\n")
     with pytest.raises(SettingsInvalid, match="cannot be read"):
-        reo_settings.load(GIVEN, str(file))
+        reo_settings.load(REQUIRED_SETTINGS, str(file))

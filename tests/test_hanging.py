@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.commands import reo
 from tests.conftest import Start
-from tests.kafka import Clusters, spread, until
-from tests.recovering import FIRST, LEAVES_AT_ONCE, PARTITIONS, STOP_S, copied, goes_on, nobody_is_in, recover
+from tests.kafka import Clusters, make_records, until
+from tests.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, STOP_S, copy_and_stop, resume_copy, run_recover, wait_for_empty_group
 from tests.test_bad_input import stopped
 
 
@@ -18,36 +18,37 @@ def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topi
 
     Its `--start-offset` is where that transaction begins on the group's partition of __consumer_offsets. When it is aborted, all goes on.
     """
-    records = spread(range(2 * FIRST), PARTITIONS)
-    copied(clusters, topic, start, records, **LEAVES_AT_ONCE)
-    group = nobody_is_in(clusters.destination, topic)
-    until(lambda: clusters.destination.no_transaction_is_open(topic), "what tests before this one left open is decided")
+    records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
+    copy_and_stop(clusters, topic, start, records, **CONSUMER_PROTOCOL)
+    group = wait_for_empty_group(clusters.destination, topic)
+    until(lambda: clusters.destination.has_no_open_transaction(topic), "what tests before this one left open is decided")
     hanging = clusters.destination.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
     hanging.init_transactions(30)
     hanging.begin_transaction()
     plain_consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group})
     hanging.send_offsets_to_transaction([TopicPartition(f"{topic}-proxy", 0, 1, "pending")], plain_consumer.consumer_group_metadata(), 30)
     short = {"deduplicator_transaction_timeout_ms": "5000", "deduplicator_session_timeout_ms": "5000"}
-    assert "kafka-transactions.sh" in reo(clusters, topic, "check", exit_code=28, **short, **LEAVES_AT_ONCE).stdout
+    assert "kafka-transactions.sh" in reo(clusters, topic, "check", exit_code=28, **short, **CONSUMER_PROTOCOL).stdout
     assert reo(clusters, topic, "lag").stdout.splitlines()[-1].startswith("total"), "frontiers as they were before the transaction"
-    refused = recover(clusters, topic, "--apply", **short)
+    refused = run_recover(clusters, topic, "--apply", **short)
     assert refused.returncode == 28
     command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
     assert command, refused.stderr
     def begun() -> dict[int, int]:
-        ends = clusters.destination.ends("__consumer_offsets")
-        return {partition: offset for partition, offset in clusters.destination.ends("__consumer_offsets", stable=True).items() if offset < ends[partition]}
+        ends = clusters.destination.end_offsets("__consumer_offsets")
+        stable_ends = clusters.destination.end_offsets("__consumer_offsets", stable=True)
+        return {partition: offset for partition, offset in stable_ends.items() if offset < ends[partition]}
     until(lambda: begun() == {int(command[1]): int(command[2])}, "that and nothing else is undecided", STOP_S)
-    stopped(start(topic, "deduplicator", **short, **LEAVES_AT_ONCE), 28, "HangingTransaction", "reo recover", command[0])
+    stopped(start(topic, "deduplicator", **short, **CONSUMER_PROTOCOL), 28, "HangingTransaction", "reo recover", command[0])
     hanging.abort_transaction(30)
     hanging.begin_transaction()
     hanging.produce(topic, b"undecided", partition=1)
     hanging.flush(30)
-    nobody_is_in(clusters.destination, topic)
-    refused = recover(clusters, topic)
+    wait_for_empty_group(clusters.destination, topic)
+    refused = run_recover(clusters, topic)
     assert refused.returncode == 28
-    assert f"abort --topic {topic} --partition 1 --start-offset {clusters.destination.ends(topic)[1] - 1}" in refused.stderr
+    assert f"abort --topic {topic} --partition 1 --start-offset {clusters.destination.end_offsets(topic)[1] - 1}" in refused.stderr
     hanging.abort_transaction(30)
-    until(lambda: clusters.destination.no_transaction_is_open(topic), "it is aborted")
-    assert "nothing to recover" in recover(clusters, topic).stdout
-    goes_on(clusters, topic, start, records, **LEAVES_AT_ONCE)
+    until(lambda: clusters.destination.has_no_open_transaction(topic), "it is aborted")
+    assert "nothing to recover" in run_recover(clusters, topic).stdout
+    resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)

@@ -59,7 +59,7 @@ def test_a_timestamp_out_of_range_is_refused(clusters: Clusters, topic: str, sta
     clusters.source.write(topic, [(0, record) for record in GOOD])
     bad(clusters, topic)
     service = start(topic, *mode)
-    assert service.ends() == 27, service.tail()
+    assert service.wait_for_exit() == 27, service.read_log_tail()
     line = next(line for line in service.errors if "RecordRefused" in line)
     assert said.format(topic) in line
     copy = clusters.destination.read(topic)
@@ -90,7 +90,7 @@ def test_a_record_with_such_a_name_is_refused(clusters: Clusters, topic: str, st
     bad(clusters, topic)
     clusters.source.write(topic, [(0, record) for record in GOOD])
     service = start(topic, *mode)
-    assert service.ends() == 27, service.tail()
+    assert service.wait_for_exit() == 27, service.read_log_tail()
     line = next(line for line in service.errors if "RecordRefused" in line)
     assert f"{topic}-0 at offset {AT}: it holds a NUL" in line
     copy = clusters.destination.read(topic)[0]
@@ -98,7 +98,7 @@ def test_a_record_with_such_a_name_is_refused(clusters: Clusters, topic: str, st
     assert f"records are missing, from source offset {len(copy)} on" in reo(clusters, topic, "verify", exit_code=30).stdout
     if leaves_out is not None:
         service = start(topic, "--stop-at-end", filter_sql=leaves_out or line.partition('filter.sql="')[2].partition('"')[0])
-        assert service.ends() == 0, service.tail()
+        assert service.wait_for_exit() == 0, service.read_log_tail()
         assert clusters.destination.read(topic) == {0: GOOD + GOOD, 1: GOOD[:1]}
 
 

@@ -33,9 +33,9 @@ from replicator.run import Engine
 from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
-from tests.conftest import Start, unique
-from tests.kafka import ROOT, Cluster, Clusters, plain, send, spread, until
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.conftest import Start, make_topic_name
+from tests.kafka import ROOT, Cluster, Clusters, make_record, make_records, produce_records, until
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 BEFORE, LOST, REGROWN = 20, 10, 50
 
@@ -79,19 +79,19 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
     try:
         source = Cluster(broker.start().wait())
         both = Clusters(source, clusters.destination)
-        topic = source.create(unique("set-back"), 1)
-        source.write(topic, spread(range(BEFORE), 1))
+        topic = source.create(make_topic_name("set-back"), 1)
+        source.write(topic, make_records(range(BEFORE), 1))
         disk(broker, keep=True)
-        source.write(topic, spread(range(BEFORE, BEFORE + LOST), 1))
-        records = [(0, number, plain(number)) for number in range(BEFORE + LOST)]
+        source.write(topic, make_records(range(BEFORE, BEFORE + LOST), 1))
+        records = [(0, number, make_record(number)) for number in range(BEFORE + LOST)]
         more = {"plain": {"destination_topic": f"{topic}-plain"},
                 "filtered": {"destination_topic": f"{topic}-filtered", "filter_function": "tests.filter_functions:none"},
                 "mapped": {"source_topic": "", "topics": f"{topic}={topic}-mapped:key", "application": f"{topic}-mapped"}}
         settings = {}
         for name, own in more.items():
             service = start_for_module(topic, "deduplicator", source_bootstrap_servers=source.address, **own)
-            frontiers_are_made(service, 1)
-            feed(both, topic, f"{topic}-{name}", wrapped(both, topic, records))
+            wait_for_frontiers(service, 1)
+            write_intermediate(both, topic, f"{topic}-{name}", wrap_records(both, topic, records))
             until(lambda service=service: service.metric("reo_frontier_offset") == BEFORE + LOST - 1, f"{name}: all is copied")
             service.stop()
             settings[name] = load(service.environment)
@@ -99,8 +99,8 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
         broker.kill()
         disk(broker, keep=False)
         broker.start().wait()
-        until(lambda: source.ends(topic) == {0: BEFORE}, "the source has lost records")
-        source.write(topic, spread(range(1000, 1000 + REGROWN), 1))
+        until(lambda: source.end_offsets(topic) == {0: BEFORE}, "the source has lost records")
+        source.write(topic, make_records(range(1000, 1000 + REGROWN), 1))
         yield Copies(settings, stage, watch)
     finally:
         broker.kill()
@@ -145,9 +145,9 @@ def test_an_open_transaction_before_the_last_copied_record_is_a_loss(clusters: C
     producer = clusters.source.producer(transactional_id=topic)
     producer.init_transactions(30)
     producer.begin_transaction()
-    send(producer, topic, spread(range(1), 1))
+    produce_records(producer, topic, make_records(range(1), 1))
     assert producer.flush(30) == 0
-    clusters.source.write(topic, spread(range(1, 6), 1))
+    clusters.source.write(topic, make_records(range(1, 6), 1))
     with pytest.raises(SourceTruncated, match="open transaction at offset 0, before the last one copied, which was at 5"):
         compare(clusters, topic, of(5))
     producer.abort_transaction(30)
@@ -166,14 +166,14 @@ def test_a_partition_that_does_not_answer_hides_no_loss_of_another(monkeypatch: 
 
 def of(number: int) -> LastRecord:
     """The plain record with this number, at that offset."""
-    record = plain(number)
+    record = make_record(number)
     return LastRecord(number, checksum(record.key, record.value, list(record.headers), record.timestamp_ms))
 
 
 def test_what_a_source_may_delete_is_no_loss(clusters: Clusters, topic: str) -> None:
     """A record that is the same one is no loss, nor one that retention has taken. Another one is, and an end before it."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     compare(clusters, topic, of(9))
     compare(clusters, topic, of(5))
     with pytest.raises(SourceTruncated, match="another record at offset 5"):
@@ -194,10 +194,10 @@ def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(clusters: Cluste
     producer.init_transactions()
     producer.begin_transaction()
     for number in range(2):
-        producer.produce(topic, plain(number).value, plain(number).key, 0)
+        producer.produce(topic, make_record(number).value, make_record(number).key, 0)
     producer.commit_transaction()
-    until(lambda: clusters.source.no_transaction_is_open(topic), "the marker is there")
-    clusters.source.write(topic, spread(range(2, 4), 1))
+    until(lambda: clusters.source.has_no_open_transaction(topic), "the marker is there")
+    clusters.source.write(topic, make_records(range(2, 4), 1))
     if policy == "compact":
         compare(clusters, topic, of(2))
     else:
@@ -210,7 +210,7 @@ def test_only_a_compacted_topic_may_lack_a_record_in_its_middle(clusters: Cluste
 def test_a_record_where_there_was_none_is_a_loss(clusters: Clusters, topic: str) -> None:
     """Up to the frontier there was nothing to see behind the last copied record: aborted ones were lost, and others came in their place."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(10), 1))
+    clusters.source.write(topic, make_records(range(10), 1))
     compare(clusters, topic, of(9), 12)
     compare(clusters, topic, of(5), 5)
     with pytest.raises(SourceTruncated, match="a record at offset 6, where there was none"):

@@ -17,10 +17,10 @@ from common.topics import Topic
 from replicator.run import Plan
 from replicator.watch import HOLE_S, Sample, Watch
 from tests.conftest import Start
-from tests.kafka import Clusters, plain, spread, until
-from tests.recovering import commits
+from tests.kafka import Clusters, make_record, make_records, until
+from tests.recovery import read_commits
 from tests.service import Service
-from tests.stage_one import Wrapped, feed, frontiers_are_made, now_epoch, wrapped
+from tests.stage_one import WrappedRecords, create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
 
 RECORDS = 1200
@@ -31,20 +31,20 @@ SEED = random.SystemRandom().randrange(10**6)
 def source_of(clusters: Clusters, topic: str, records: int, start: Start) -> Service:
     """A source of one partition, and stage two with its frontier; a round takes a part of what is there only."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(records), 1))
+    clusters.source.write(topic, make_records(range(records), 1))
     service = start(topic, "deduplicator", deduplicator_transaction_records="50")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     return service
 
 
-def batch_of(clusters: Clusters, topic: str, begin: int, end: int, epoch: int, batch: int) -> Wrapped:
+def batch_of(clusters: Clusters, topic: str, begin: int, end: int, epoch: int, batch: int) -> WrappedRecords:
     """Source records as one Spark batch."""
-    return wrapped(clusters, topic, [(0, number, plain(number)) for number in range(begin, end)], epoch, batch)
+    return wrap_records(clusters, topic, [(0, number, make_record(number)) for number in range(begin, end)], epoch, batch)
 
 
 def state_of(clusters: Clusters, topic: str) -> RuleState:
     """What the group's commit says, when none is undecided."""
-    commit = until(lambda: commits(clusters.destination, topic).get(0), "the commit can be read")
+    commit = until(lambda: read_commits(clusters.destination, topic).get(0), "the commit can be read")
     assert commit
     return decode(commit.metadata).rule
 
@@ -57,13 +57,13 @@ def assert_beginning(clusters: Clusters, topic: str, records: int) -> None:
 def test_no_batch_is_accepted_over_what_a_straggler_made_a_hole(clusters: Clusters, topic: str, start: Start) -> None:
     """A straggler of batch 1 takes the link from batch 2, and fills the first record of the hole. Batch 3 stays out; a new run brings all, and counts agree."""
     service = source_of(clusters, topic, 5, start)
-    epoch = now_epoch()
+    epoch = create_epoch()
     first, second, third = (batch_of(clusters, topic, begin, end, epoch, number) for number, (begin, end) in enumerate(((0, 3), (1, 4), (4, 5))))
-    feed(clusters, topic, topic, [first[0], second[0], first[1], second[1], second[2], first[2], *third])
+    write_intermediate(clusters, topic, topic, [first[0], second[0], first[1], second[1], second[2], first[2], *third])
     until(lambda: state_of(clusters, topic).hole == Hole(3, 4), "the hole is in the commit")
     assert_beginning(clusters, topic, 3)
-    feed(clusters, topic, topic, batch_of(clusters, topic, 3, 5, now_epoch(), 7))
-    clusters.copied(topic, 5)
+    write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 3, 5, create_epoch(), 7))
+    clusters.wait_for_copy(topic, 5)
     assert state_of(clusters, topic).hole is None
     assert service.metric("reo_records_dropped_total", reason="hole") == 3
     service.stop()
@@ -74,19 +74,19 @@ def test_batches_with_lost_middles_heal_under_load(clusters: Clusters, topic: st
     come: what arrives is the source, and each record behind a hole was counted.
     """
     service = source_of(clusters, topic, RECORDS, start)
-    chance, epoch, held_out = random.Random(SEED), now_epoch(), 0
+    chance, epoch, held_out = random.Random(SEED), create_epoch(), 0
     print(f"seed {SEED}")
     for number, begin in enumerate(range(0, RECORDS, BATCH)):
         batch = batch_of(clusters, topic, begin, begin + BATCH, epoch, number)
         if number % 2:
             middle = chance.randint(1, BATCH - 10)
             early = batch_of(clusters, topic, begin + BATCH, min(begin + 2 * BATCH, RECORDS), epoch, 1000 + number) if number % 4 == 1 else []
-            feed(clusters, topic, topic, [*batch[:middle], *batch[middle + 5:], *early])
+            write_intermediate(clusters, topic, topic, [*batch[:middle], *batch[middle + 5:], *early])
             held_out += BATCH - middle - 5 + len(early)
             if early:
-                batch = batch_of(clusters, topic, begin, begin + BATCH, epoch := now_epoch(), number)
-        feed(clusters, topic, topic, batch)
-    clusters.copied(topic, RECORDS)
+                batch = batch_of(clusters, topic, begin, begin + BATCH, epoch := create_epoch(), number)
+        write_intermediate(clusters, topic, topic, batch)
+    clusters.wait_for_copy(topic, RECORDS)
     assert service.metric("reo_records_dropped_total", reason="hole") == held_out > 0
     service.stop()
 
@@ -96,24 +96,24 @@ def test_what_the_intermediate_topic_lost_is_not_passed_over(clusters: Clusters,
     what follows is not believed, and a run that has read the raised frontier brings all.
     """
     service = source_of(clusters, topic, 30, start)
-    epoch = now_epoch()
-    feed(clusters, topic, topic, batch_of(clusters, topic, 0, 10, epoch, 1))
+    epoch = create_epoch()
+    write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 0, 10, epoch, 1))
     until(lambda: state_of(clusters, topic).frontier == 9, "ten are copied")
     service.signal("deduplicator", "SIGSTOP")
     lose(clusters.destination.address, f"{topic}-proxy", batch_of(clusters, topic, 10, 20, epoch, 2))
-    feed(clusters, topic, topic, batch_of(clusters, topic, 20, 25, epoch, 3))
+    write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 20, 25, epoch, 3))
     service.signal("deduplicator", "SIGCONT")
-    service.says("is gone from the intermediate topic")
+    service.wait_for_log("is gone from the intermediate topic")
     until(lambda: state_of(clusters, topic).epoch > epoch, "the frontier is raised above the run")
-    feed(clusters, topic, topic, batch_of(clusters, topic, 25, 30, epoch, 4))
+    write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 25, 30, epoch, 4))
     until(lambda: service.metric("reo_records_dropped_total", reason="stale") == 5, "the run is not believed any more")
     assert_beginning(clusters, topic, 10)
-    feed(clusters, topic, topic, batch_of(clusters, topic, 10, 30, now_epoch(), 1))
-    clusters.copied(topic, 30)
+    write_intermediate(clusters, topic, topic, batch_of(clusters, topic, 10, 30, create_epoch(), 1))
+    clusters.wait_for_copy(topic, 30)
     service.stop()
 
 
-def lose(address: str, topic: str, records: Wrapped) -> None:
+def lose(address: str, topic: str, records: WrappedRecords) -> None:
     """Write what nobody will ever see: the offsets are used all the same."""
     producer = Producer({"bootstrap.servers": address, "transactional.id": f"lost-{topic}", "log_level": 0})
     producer.init_transactions(20)

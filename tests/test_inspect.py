@@ -7,9 +7,9 @@ import json
 from common.read_up_to import HEADER, ReadUpTo, encode
 from tests.commands import reo
 from tests.judge import Record
-from tests.kafka import Clusters, spread
-from tests.recovering import numbered
-from tests.stage_one import wrapped
+from tests.kafka import Clusters, make_records
+from tests.recovery import add_source_offsets
+from tests.stage_one import wrap_records
 
 PARTITIONS = 2
 SAID = ReadUpTo(1, 40, 9, 77, "1d" * 8)
@@ -21,10 +21,10 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
     assert "there is no intermediate topic yet" in reo(clusters, topic, "inspect", exit_code=11).stderr
     clusters.destination.create(f"{topic}-proxy", PARTITIONS)
     assert reo(clusters, topic, "inspect", "--json").stdout.strip() == ""
-    records = spread(range(20), PARTITIONS)
-    clusters.destination.write(f"{topic}-proxy", wrapped(clusters, topic, numbered(records), epoch=77, batch=5))
+    records = make_records(range(20), PARTITIONS)
+    clusters.destination.write(f"{topic}-proxy", wrap_records(clusters, topic, add_source_offsets(records), epoch=77, batch=5))
     clusters.destination.write(f"{topic}-proxy", [(1, Record(None, None, ((HEADER, encode(SAID)),))), (1, Record(b"whose", b"is this", ()))])
-    before = clusters.destination.ends(f"{topic}-proxy")
+    before = clusters.destination.end_offsets(f"{topic}-proxy")
 
     rows = [json.loads(line) for line in reo(clusters, topic, "inspect", "--json", "--count", "100").stdout.splitlines()]
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, offset) for offset in range(10)] + [(1, offset) for offset in range(12)]
@@ -40,4 +40,4 @@ def test_a_stretch_of_the_intermediate_topic_is_shown(clusters: Clusters, topic:
     assert "nothing to copy behind 9" in text[-1]
     last, = reo(clusters, topic, "inspect", "--partition", "1", "--count", "1").stdout.splitlines()[1:]
     assert "not reo's" in last
-    assert clusters.destination.ends(f"{topic}-proxy") == before
+    assert clusters.destination.end_offsets(f"{topic}-proxy") == before

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.judge import Differences, Record, compare, counted, verdict
+from tests.judge import Differences, Record, compare_counters, compare_partitions, compare_records
 
 SOURCE = [Record(b"key %d" % (number % 3), b"value %d" % number, (("h", b"1"),), 1_000 + number) for number in range(10)]
 
@@ -43,33 +43,33 @@ PLANTED = {
 def test_each_anomaly_is_found_under_its_name(planted: str) -> None:
     """One anomaly in an otherwise exact copy is reported as what it is, where it is, and as nothing else."""
     copy, expected = PLANTED[planted]
-    assert compare(SOURCE, copy) == expected
+    assert compare_records(SOURCE, copy) == expected
 
 
 def test_equal_records_are_counted() -> None:
     """Records that are equal byte for byte (tombstones of one key in the same millisecond) are not mistaken for one another's copies."""
     twin = Record(b"k", None, (), 5)
-    assert not compare([twin, twin, twin], [twin, twin, twin])
-    assert compare([twin, twin, twin], [twin, twin]).missing == [2]
-    assert compare([twin, twin], [twin, twin, twin]).duplicated == [2]
+    assert not compare_records([twin, twin, twin], [twin, twin, twin])
+    assert compare_records([twin, twin, twin], [twin, twin]).missing == [2]
+    assert compare_records([twin, twin], [twin, twin, twin]).duplicated == [2]
 
 
 def test_headers_are_compared_in_order() -> None:
     """Repeated header names in another order are another record."""
     here, there = Record(headers=(("a", b"1"), ("a", b"2"))), Record(headers=(("a", b"2"), ("a", b"1")))
-    assert compare([here], [there]).changed == [(0, 0)]
+    assert compare_records([here], [there]).changed == [(0, 0)]
 
 
 def test_a_partition_that_one_side_lacks_is_empty_there() -> None:
     """Records in a partition that the other side does not have are missing or phantom; an empty partition more is no difference."""
-    assert verdict({0: SOURCE, 1: SOURCE}, {0: SOURCE}) == ["partition 1: 10 missing (at 0, 1, 2 …)"]
-    assert verdict({0: SOURCE}, {0: SOURCE, 1: SOURCE[:1]}) == ["partition 1: 1 phantom (at 0)"]
-    assert verdict({0: SOURCE}, {0: SOURCE, 1: []}) == []
+    assert compare_partitions({0: SOURCE, 1: SOURCE}, {0: SOURCE}) == ["partition 1: 10 missing (at 0, 1, 2 …)"]
+    assert compare_partitions({0: SOURCE}, {0: SOURCE, 1: SOURCE[:1]}) == ["partition 1: 1 phantom (at 0)"]
+    assert compare_partitions({0: SOURCE}, {0: SOURCE, 1: []}) == []
 
 
 def test_a_record_in_another_partition_is_missing_and_phantom() -> None:
     """The right record in the wrong partition is not exact."""
-    lines = verdict({0: SOURCE, 1: []}, {0: SOURCE[:-1], 1: SOURCE[-1:]})
+    lines = compare_partitions({0: SOURCE, 1: []}, {0: SOURCE[:-1], 1: SOURCE[-1:]})
     assert lines == ["partition 0: 1 missing (at 9)", "partition 1: 1 phantom (at 0)"]
 
 
@@ -78,7 +78,7 @@ def test_exact_means_equal_whatever_is_mixed() -> None:
     random = Random(7)
     for _ in range(3_000):
         source, copy = ([Record(b"%d" % random.randrange(4)) for _ in range(random.randrange(6))] for _ in "ab")
-        found = compare(source, copy)
+        found = compare_records(source, copy)
         assert bool(found) == (source != copy)
         gone, more, other, phantom, _, _ = map(len, astuple(found))
         assert len(copy) == len(source) - gone + more + phantom
@@ -88,12 +88,12 @@ def test_exact_means_equal_whatever_is_mixed() -> None:
 def test_an_aborted_record_that_is_visible_is_called_so() -> None:
     """What the source took back is told from what the source never had."""
     taken_back, stranger = Record(b"aborted"), Record(b"x")
-    found = compare(SOURCE, [*SOURCE, taken_back, stranger], [taken_back])
+    found = compare_records(SOURCE, [*SOURCE, taken_back, stranger], [taken_back])
     assert (found.aborted, found.phantom) == ([10], [11])
-    assert verdict({0: SOURCE}, {0: [*SOURCE, taken_back]}, {0: [taken_back]}) == ["partition 0: 1 aborted (at 10)"]
+    assert compare_partitions({0: SOURCE}, {0: [*SOURCE, taken_back]}, {0: [taken_back]}) == ["partition 0: 1 aborted (at 10)"]
 
 
 @pytest.mark.parametrize(("said", "unsure", "wrong"), [(10, 0, False), (9, 0, True), (9, 1, False), (8, 1, True), (11, 5, True)])
 def test_a_service_that_miscounts_is_noticed(said: int, unsure: int, wrong: bool) -> None:
     """Too many is always wrong; too few is wrong beyond what a killed process could not tell any more."""
-    assert bool(counted({0: SOURCE}, said, unsure)) == wrong
+    assert bool(compare_counters({0: SOURCE}, said, unsure)) == wrong

@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from common.kafka_clients import LossCounter
 from common.pulse import Pulse
 from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
-from faults.proxied import proxied
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from faults.rule import Rule
+from faults.proxy_rule import ProxyRule
 from tests.kafka import ROOT, Cluster, until
 
 ANSWER_S = 20
@@ -63,17 +63,17 @@ class Story:
         client.flush(ANSWER_S)
         return errors
 
-    def hold(self, letter: str) -> Rule:
+    def hold(self, letter: str) -> ProxyRule:
         """The next EndTxn of this producer will be late."""
-        return self.proxy.rule("hold", "EndTxn", client_id=f"{self.topic}-{letter}")
+        return self.proxy.add_rule("hold", "EndTxn", client_id=f"{self.topic}-{letter}")
 
-    def cut_when(self, held: Rule) -> Thread:
+    def cut_when(self, held: ProxyRule) -> Thread:
         """In the background, because the client waits in its commit: cut all connections as soon as the rule has struck."""
-        cutter = Thread(target=lambda: held.hit.wait(ANSWER_S) and self.proxy.cut_all())
+        cutter = Thread(target=lambda: held.matched_event.wait(ANSWER_S) and self.proxy.cut_all())
         cutter.start()
         return cutter
 
-    def release(self, rule: Rule) -> int:
+    def release(self, rule: ProxyRule) -> int:
         """Let it arrive; returns the broker's error code, once nothing is undecided that it decided."""
         assert rule.hits == 1
         assert not rule.answers
@@ -84,14 +84,14 @@ class Story:
 
     def closed(self) -> list[int]:
         """What a reader of committed records sees when no transaction is open."""
-        until(lambda: self.cluster.no_transaction_is_open(self.topic), "no transaction is open", ANSWER_S)
+        until(lambda: self.cluster.has_no_open_transaction(self.topic), "no transaction is open", ANSWER_S)
         return [int(record.value or b"") for record in self.cluster.read(self.topic)[0]]
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
     """One broker and the proxy in front of it."""
-    broker, proxy = proxied(tmp_path_factory.mktemp("late") / "broker", ROOT / "jars" / "broker")
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("late") / "broker", ROOT / "jars" / "broker")
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy
@@ -187,7 +187,7 @@ def test_with_the_defence_a_late_commit_is_refused(story: Story) -> None:
     assert pair.current is thrown_away, "the transaction that is open now is the one that the late EndTxn could end"
     assert story.write(client, 4, 6) == []
     assert story.release(rule) in REFUSED
-    assert story.cluster.ends(story.topic, stable=True)[0] < story.cluster.ends(story.topic)[0], "the transaction is still open"
+    assert story.cluster.end_offsets(story.topic, stable=True)[0] < story.cluster.end_offsets(story.topic)[0], "the transaction is still open"
     round_of(story, pair, client, 6, 8)
     assert story.closed() == [0, 1, 2, 3, 4, 5, 6, 7]
     assert story.frontier() == 8

@@ -23,10 +23,10 @@ from deduplicator.destination import Output, check_delivered_offset
 from deduplicator.destination_check import check_destination
 from deduplicator.destination_watch import DestinationWatch
 from tests.conftest import Start
-from tests.kafka import Clusters, plain, spread, until
-from tests.recovering import copied_by
-from tests.service import met, settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import Clusters, make_record, make_records, until
+from tests.recovery import start_and_copy
+from tests.service import build_environment, wait_for_failpoint
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import FIRST, PARTITIONS, copied_before, more_records, numbered, stopped
 
 PLACE = Place("copy", 0)
@@ -34,7 +34,7 @@ PLACE = Place("copy", 0)
 
 def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
     """A stage two that has copied FIRST records, and whose destination topic was then deleted and recreated under it."""
-    service = copied_by(clusters, topic, start, spread(range(FIRST), PARTITIONS))
+    service = start_and_copy(clusters, topic, start, make_records(range(FIRST), PARTITIONS))
     before = clusters.destination.topic_id(topic)
     clusters.destination.delete(topic)
     clusters.destination.create(topic, PARTITIONS)
@@ -46,7 +46,7 @@ def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, top
     """The next records would be given offsets that were given before: exit code 26, and none of them is there."""
     service = recreated(clusters, topic, start)
     clusters.source.write(topic, more_records())
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(more_records())))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
     stopped(service, 26, "DestinationTruncated", topic)
     assert clusters.destination.read(topic) == {partition: [] for partition in range(PARTITIONS)}
 
@@ -54,9 +54,9 @@ def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, top
 def test_a_topic_made_again_is_seen_while_nothing_comes(clusters: Clusters, topic: str, start: Start) -> None:
     """Exit code 26 without a record; nothing was written to the new topic, so the next start copies it from the beginning, whole."""
     stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and recreated")
-    assert clusters.destination.written(topic) == 0
+    assert clusters.destination.count_offsets(topic) == 0
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     assert all(f"{topic}-{partition}: first frontier, the copy begins at source offset 0" in service.log for partition in range(PARTITIONS))
     service.stop()
 
@@ -134,7 +134,7 @@ def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) 
 def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, topic: str) -> None:
     """Counts and offsets may fit: the record at the known offset, or the last of those behind it, is another one, or a marker now."""
     clusters.destination.create(topic, 1)
-    records = [plain(number) for number in range(3)]
+    records = [make_record(number) for number in range(3)]
     clusters.destination.write(topic, [(0, record) for record in records])
     producer = clusters.destination.producer(transactional_id=topic)
     producer.init_transactions(30)
@@ -143,7 +143,7 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
     producer.flush(30)
     producer.abort_transaction(30)
     place, end = Place(topic, 0), 5
-    consumer = reader(load(settings(clusters, topic, {})).destination, load(settings(clusters, topic, {})))
+    consumer = reader(load(build_environment(clusters, topic, {})).destination, load(build_environment(clusters, topic, {})))
     written = [checksum(record.key, record.value, list(record.headers), record.timestamp_ms) for record in records]
 
     def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:
@@ -170,7 +170,7 @@ def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topi
     clusters.destination.delete(topic)
     clusters.source.write(topic, more_records())
     service = start(topic, "--stop-at-end")
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
 
 
@@ -186,11 +186,11 @@ def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clust
     proof = tmp_path / "frozen"
     two = start(topic, "deduplicator", deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="60000",
                 freeze_at=f"two: frontier read:1:{proof}")
-    met(proof, "two: frontier read")
+    wait_for_failpoint(proof, "two: frontier read")
     one = start(topic, "replicator")
-    one.says(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
-    until(lambda: clusters.destination.written(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
+    one.wait_for_log(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
+    until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
     two.signal("deduplicator", "SIGCONT")
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST)
     until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
-    one.says(f"begins at {{{topic}-proxy-0: 0, ")
+    one.wait_for_log(f"begins at {{{topic}-proxy-0: 0, ")

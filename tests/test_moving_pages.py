@@ -18,10 +18,10 @@ from bench.mirrormaker import MirrorMaker
 from reo import arguments
 from tests.commands import COMMAND_S, reo
 from tests.conftest import Start
-from tests.kafka import COPY_S, ROOT, Clusters, send
+from tests.kafka import COPY_S, ROOT, Clusters, produce_records
 from tests.moving import relayed
-from tests.service import Service, settings
-from tests.stage_one import frontiers_are_made
+from tests.service import Service, build_environment
+from tests.stage_one import wait_for_frontiers
 from tests.test_cutover import QUICKLY_FORGOTTEN
 from tests.test_offsets import PARTITIONS, commit, committed, placed, write_transactions
 from tests.test_rival import needs_its_jars
@@ -65,9 +65,9 @@ class Walk:
             given = [str(self.folder / word) if word.endswith(".json") else word.replace(GROUP, self.group) for word in words]
             if words == ["run"]:
                 self.service = self.start(self.topic, "deduplicator", **QUICKLY_FORGOTTEN)
-                frontiers_are_made(self.service, PARTITIONS)
+                wait_for_frontiers(self.service, PARTITIONS)
                 self.stage_one.enter_context(relayed(self.clusters, self.topic))
-                self.clusters.copied(self.topic, 1)
+                self.clusters.wait_for_copy(self.topic, 1)
             elif words[:2] == ["cutover", "run"]:
                 self.output["cutover run"] = self.run_cutover(given)
             else:
@@ -76,7 +76,7 @@ class Walk:
     def run_cutover(self, words: list[str]) -> str:
         """The service is stopped when the command waits for it."""
         command = subprocess.Popen([sys.executable, "-m", "reo", *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env={"PATH": os.environ["PATH"]} | settings(self.clusters, self.topic, {}))
+                                   env={"PATH": os.environ["PATH"]} | build_environment(self.clusters, self.topic, {}))
         assert command.stderr
         for line in command.stderr:
             if line.startswith("5 waiting") and self.service:
@@ -127,7 +127,7 @@ def copy_like_mirrormaker(walk: Walk) -> None:
     for partition, found in records.items():
         for first in range(0, len(found), 3):
             producer.begin_transaction()
-            send(producer, walk.topic, [(partition, record) for _, record in found[first:first + 3]])
+            produce_records(producer, walk.topic, [(partition, record) for _, record in found[first:first + 3]])
             producer.commit_transaction(30)
 
 
@@ -136,7 +136,7 @@ def copy_by_mirrormaker(walk: Walk) -> None:
     rival = MirrorMaker(walk.folder / "mm2", walk.clusters.source.address, walk.clusters.destination.address, walk.topic, heap_mb=512).start()
     try:
         records = sum(map(len, placed(walk.clusters.source, walk.topic, begins=dict.fromkeys(range(PARTITIONS), 0)).values()))
-        walk.clusters.copied(walk.topic, records, COPY_S)
+        walk.clusters.wait_for_copy(walk.topic, records, COPY_S)
     finally:
         rival.kill()
 

@@ -17,11 +17,11 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from common import settings as reo_settings
 from reo.offsets import ProvedOffsets, Translator
 from tests.commands import COMMAND_S
-from tests.conftest import Start, unique
+from tests.conftest import Start, make_topic_name
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, plain, send, spread, until
-from tests.service import Service, settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import ROOT, Cluster, Clusters, make_record, make_records, produce_records, until
+from tests.service import Service, build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 PARTITIONS = 2
 TRANSACTIONS = ((True, 4), (False, 2), (True, 1), (True, 5), (False, 1), (False, 1), (True, 3), (True, 2), (False, 2))
@@ -57,17 +57,18 @@ def write_transactions(source: Cluster, topic: str, first: int = 0) -> None:
     producer.init_transactions(30)
     for place, (committed, size) in enumerate(TRANSACTIONS):
         producer.begin_transaction()
-        send(producer, topic, [(partition, plain(first + 100 * place + number)) for partition in range(PARTITIONS) for number in range(size + partition)])
+        produce_records(producer, topic, [(partition, make_record(first + 100 * place + number))
+                                          for partition in range(PARTITIONS) for number in range(size + partition)])
         assert producer.flush(30) == 0
         (producer.commit_transaction if committed else producer.abort_transaction)(30)
 
 
 def copy(clusters: Clusters, topic: str, service: Service, begins: dict[int, int] | None = None) -> None:
     """Have stage two copy what the source shows, from the given offsets on."""
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     shown = placed(clusters.source, topic, begins=begins or dict.fromkeys(range(PARTITIONS), 0))
     before = sum(map(len, clusters.destination.read(topic).values()))
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(partition, *at) for partition, records in shown.items() for at in records]))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(partition, *at) for partition, records in shown.items() for at in records]))
     number = before + sum(map(len, shown.values()))
     until(lambda: sum(map(len, clusters.destination.read(topic).values())) == number, "all is copied")
     until(lambda: all(service.metric("reo_frontier_offset", topic=topic, partition=str(partition)) == records[-1][0]
@@ -91,7 +92,7 @@ def committed(cluster: Cluster, topic: str, group: str) -> dict[int, int]:
 def translate(clusters: Clusters, topic: str, group: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The command as an operator gives it."""
     done = subprocess.run([sys.executable, "-m", "reo", "offsets", "translate", "--group", group, *arguments], cwd=ROOT, capture_output=True, text=True,
-                          env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, more), timeout=COMMAND_S, check=False)
+                          env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, more), timeout=COMMAND_S, check=False)
     print(f"--- reo offsets translate {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     return done
@@ -108,7 +109,7 @@ class Copy(NamedTuple):
 @pytest.fixture(scope="module")
 def copied(clusters: Clusters, start_for_module: Start) -> Iterator[Copy]:
     """A source of transactions, copied in other ones."""
-    topic = clusters.source.create(unique("offsets"), PARTITIONS)
+    topic = clusters.source.create(make_topic_name("offsets"), PARTITIONS)
     write_transactions(clusters.source, topic)
     service = start_for_module(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
@@ -119,8 +120,8 @@ def copied(clusters: Clusters, start_for_module: Start) -> Iterator[Copy]:
 
 def test_every_offset_has_its_place(clusters: Clusters, copied: Copy) -> None:
     """Committed before, on, and behind every record and marker of the source: the destination's offset is that of the first visible record from there on."""
-    ends = clusters.source.ends(copied.topic)
-    translator, proved = Translator(reo_settings.load(settings(clusters, copied.topic, {}))), ProvedOffsets()
+    ends = clusters.source.end_offsets(copied.topic)
+    translator, proved = Translator(reo_settings.load(build_environment(clusters, copied.topic, {}))), ProvedOffsets()
     differing = 0
     for offset in range(max(ends.values()) + 1):
         at = {partition: min(offset, end) for partition, end in ends.items()}
@@ -201,7 +202,7 @@ def test_a_group_ahead_of_the_copy_waits(clusters: Clusters, topic: str, start: 
     write_transactions(clusters.source, topic)
     service = start(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
-    before = clusters.source.ends(topic)
+    before = clusters.source.end_offsets(topic)
     commit(clusters.source, topic, "ahead", before)
     assert translate(clusters, topic, "ahead").returncode == 0, "the last transaction was aborted: there is nothing between the copy and the group"
     write_transactions(clusters.source, topic, 5000)
@@ -226,7 +227,7 @@ def deleted(cluster: Cluster, topic: str, up_to: dict[int, int]) -> None:
     """What retention does."""
     for place, answer in cluster.admin.delete_records([TopicPartition(topic, partition, offset) for partition, offset in up_to.items()]).items():
         answer.result()
-        until(lambda place=place: cluster.beginnings(topic)[place.partition] == place.offset, "the records are gone")
+        until(lambda place=place: cluster.beginning_offsets(topic)[place.partition] == place.offset, "the records are gone")
 
 
 def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: Start) -> None:
@@ -235,7 +236,7 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
     write_transactions(clusters.source, topic)
     service = start(topic, "deduplicator", **SMALL)
     copy(clusters, topic, service)
-    ends, source_ends = clusters.destination.ends(topic), clusters.source.ends(topic)
+    ends, source_ends = clusters.destination.end_offsets(topic), clusters.source.end_offsets(topic)
     deleted(clusters.source, topic, {0: 4})
     commit(clusters.source, topic, "below", {0: 3, 1: 3})
     refused = translate(clusters, topic, "below")
@@ -249,7 +250,7 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
     commit(clusters.source, topic, "end", source_ends)
     assert translate(clusters, topic, "end", "--apply").returncode == 0
     assert committed(clusters.destination, topic, "end") == ends
-    clusters.source.write(topic, spread(range(9000, 9010), PARTITIONS))
+    clusters.source.write(topic, make_records(range(9000, 9010), PARTITIONS))
     copy(clusters, topic, service, source_ends)
     assert [len(records) for records in placed(clusters.destination, topic, "end").values()] == [5, 5]
     service.stop()
@@ -258,12 +259,12 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
 def test_records_of_another_kind_are_not_taken_for_the_copy(clusters: Clusters, topic: str, start: Start) -> None:
     """Before the copy began the destination had other records: a group that stands there at the source has no place, and the difference is shown (30)."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(10), PARTITIONS))
+    clusters.source.write(topic, make_records(range(10), PARTITIONS))
     clusters.destination.create(topic, PARTITIONS)
-    clusters.destination.write(topic, spread(range(500, 520), PARTITIONS))
+    clusters.destination.write(topic, make_records(range(500, 520), PARTITIONS))
     service = start(topic, "deduplicator", source_start="latest", deduplicator_without_frontier="append")
-    frontiers_are_made(service, PARTITIONS)
-    clusters.source.write(topic, spread(range(10, 20), PARTITIONS))
+    wait_for_frontiers(service, PARTITIONS)
+    clusters.source.write(topic, make_records(range(10, 20), PARTITIONS))
     copy(clusters, topic, service, dict.fromkeys(range(PARTITIONS), 5))
     commit(clusters.source, topic, "early", {0: 7, 1: 4})
     refused = translate(clusters, topic, "early")

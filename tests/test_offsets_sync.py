@@ -17,9 +17,9 @@ from common.errors import GroupBusy
 from reo.offsets import Translator
 from reo.offsets_sync import OffsetsSync
 from tests.commands import COMMAND_S, as_json, reo
-from tests.conftest import Start, unique
+from tests.conftest import Start, make_topic_name
 from tests.kafka import ROOT, Clusters, until
-from tests.service import Service, kill, settings
+from tests.service import Service, build_environment, send_signal
 from tests.test_client_options import refusal
 from tests.test_offsets import PARTITIONS, SMALL, Copy, commit, committed, copy, placed, write_transactions
 from tests.test_settings import GOOD
@@ -37,7 +37,7 @@ def positions_of(copied: Copy, offsets: dict[int, int]) -> dict[int, int]:
 @pytest.fixture(scope="module")
 def synced(clusters: Clusters, start_for_module: Start) -> Iterator[tuple[Copy, Service]]:
     """A copy of transactions, whose service translates the groups with the topic's name and `-live` in theirs every second."""
-    topic = clusters.source.create(unique("sync"), PARTITIONS)
+    topic = clusters.source.create(make_topic_name("sync"), PARTITIONS)
     write_transactions(clusters.source, topic)
     service = start_for_module(topic, "deduplicator", offsets_sync_groups=f"{topic}-live-.*", offsets_sync_interval_s="1", **SMALL)
     copy(clusters, topic, service)
@@ -49,17 +49,17 @@ def test_the_service_keeps_groups_translated(clusters: Clusters, synced: tuple[C
     """Wherever a group stands at the source, the service commits that place at the destination, also after its process was killed; stage two lives on."""
     copied, service = synced
     group, other = f"{copied.topic}-live-a", f"{copied.topic}-other"
-    stage_two = service.pid_of("deduplicator")
+    stage_two = service.find_pid("deduplicator")
     commit(clusters.source, copied.topic, other, {0: 5, 1: 5})
-    for number, offsets in enumerate(({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.ends(copied.topic))):
+    for number, offsets in enumerate(({0: 3}, {0: 7, 1: 2}, {0: 7, 1: 9}, clusters.source.end_offsets(copied.topic))):
         commit(clusters.source, copied.topic, group, offsets)
         expected = positions_of(copied, offsets)
         until(lambda expected=expected: committed(clusters.destination, copied.topic, group) == expected, f"{offsets} are translated")
         if number == 1:
-            kill(until(lambda: service.pid_of("reo.offsets_sync"), "the process lives"))
+            send_signal(until(lambda: service.find_pid("reo.offsets_sync"), "the process lives"))
     assert committed(clusters.destination, copied.topic, other) == {}, "a group that was not asked for"
-    assert service.pid_of("deduplicator") == stage_two
-    assert service.ask("/readyz") == (200, "ok\n")
+    assert service.find_pid("deduplicator") == stage_two
+    assert service.http_get("/readyz") == (200, "ok\n")
 
 
 def test_a_group_is_left_alone_while_it_is_active_and_never_moved_back(clusters: Clusters, synced: tuple[Copy, Service]) -> None:
@@ -86,7 +86,7 @@ def test_a_commit_in_between_is_not_undone(clusters: Clusters, synced: tuple[Cop
     copied, _ = synced
     group, end = f"{copied.topic}-between", copied.destination[0][-1][0] + 1
     commit(clusters.source, copied.topic, group, {0: 3, 1: 3})
-    translator = Translator(reo_settings.load(settings(clusters, copied.topic, {})))
+    translator = Translator(reo_settings.load(build_environment(clusters, copied.topic, {})))
     rows = translator.translate(group)
     commit(clusters.destination, copied.topic, group, {0: end})
     translator.commit(group, rows)
@@ -123,7 +123,7 @@ def test_rounds_go_on_until_ctrl_c(clusters: Clusters, synced: tuple[Copy, Servi
     group = f"{copied.topic}-interval"
     commit(clusters.source, copied.topic, group, {0: 3})
     process = subprocess.Popen([sys.executable, "-m", "reo", "offsets", "sync", "--groups", group, "--interval", "0.1", "--json"], cwd=ROOT, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"]} | settings(clusters, copied.topic, {}))
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied.topic, {}))
     assert process.stdout
     rounds = [json.loads(process.stdout.readline()) for _ in range(2)]
     assert [each["groups"][0]["partitions"][0]["moves"] for each in rounds] == [True, False]
@@ -138,7 +138,7 @@ def test_what_was_compared_before_is_not_read_again(clusters: Clusters, synced: 
     """A second round reads what the group has read since, not what it has still to read; a third one, without news, reads nothing."""
     copied, _ = synced
     group, read = f"{copied.topic}-again", list[int]()
-    sync = OffsetsSync(reo_settings.load(settings(clusters, copied.topic, {})), group, lambda: read.append(1))
+    sync = OffsetsSync(reo_settings.load(build_environment(clusters, copied.topic, {})), group, lambda: read.append(1))
     counts = []
     for offset in (0, 1, 1):
         commit(clusters.source, copied.topic, group, {0: offset})

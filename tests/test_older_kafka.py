@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from reo.demo.broker import Broker
 from tests.conftest import EAGER_RETENTION, Start
-from tests.kafka import ROOT, Cluster, Clusters, spread, until
-from tests.recovering import FIRST, PARTITIONS, goes_on, nobody_is_in, recover
-from tests.recovering import copied as copied_before
+from tests.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.recovery import FIRST_RECORDS, PARTITIONS, resume_copy, run_recover, wait_for_empty_group
+from tests.recovery import copy_and_stop as copied_before
 from tests.test_bad_input import test_a_torn_transaction_is_mended as a_torn_transaction_is_mended
 from tests.test_exact_copy import Copied, copied, test_the_copy_is_exact
 from tests.test_exact_copy import test_a_second_run_changes_nothing as a_second_run_changes_nothing
@@ -77,28 +77,29 @@ def test_the_copy_is_exact_after_kills(clusters: Clusters, tmp_path: Path) -> No
 
 def test_undecided_offsets_are_named(older_destination: Clusters, topic: str, start: Start) -> None:
     """A transaction that is open over the group's offsets: `reo recover` names the command that ends it, and confirms the frontier when it is ended."""
-    records = spread(range(2 * FIRST), PARTITIONS)
+    records = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
     copied_before(older_destination, topic, start, records, **BRIEF_SESSION)
-    destination, group = older_destination.destination, nobody_is_in(older_destination.destination, topic)
+    destination, group = older_destination.destination, wait_for_empty_group(older_destination.destination, topic)
     hanging = destination.producer(transactional_id=f"{topic}-hanging", transaction_timeout_ms=180_000)
     hanging.init_transactions(30)
     hanging.begin_transaction()
     consumer = Consumer({"bootstrap.servers": destination.address, "group.id": group})
     hanging.send_offsets_to_transaction([TopicPartition(f"{topic}-proxy", 0, 1, "pending")], consumer.consumer_group_metadata(), 30)
-    refused = recover(older_destination, topic, "--apply")
+    refused = run_recover(older_destination, topic, "--apply")
     assert refused.returncode == 28
     command = re.search(r"abort --topic __consumer_offsets --partition (\d+) --start-offset (\d+)", refused.stderr)
     assert command, refused.stderr
-    assert destination.ends("__consumer_offsets", stable=True)[int(command[1])] == int(command[2]) < destination.ends("__consumer_offsets")[int(command[1])]
+    partition, ends = int(command[1]), destination.end_offsets("__consumer_offsets")
+    assert destination.end_offsets("__consumer_offsets", stable=True)[partition] == int(command[2]) < ends[partition]
     hanging.abort_transaction(30)
-    until(lambda: destination.no_transaction_is_open(topic), "it is aborted")
-    assert "nothing to recover" in recover(older_destination, topic).stdout
-    goes_on(older_destination, topic, start, records, **BRIEF_SESSION)
+    until(lambda: destination.has_no_open_transaction(topic), "it is aborted")
+    assert "nothing to recover" in run_recover(older_destination, topic).stdout
+    resume_copy(older_destination, topic, start, records, **BRIEF_SESSION)
 
 
 def test_the_new_group_protocol_is_refused(older_destination: Clusters, topic: str, start: Start) -> None:
     """3.9 has it switched off, of which the client says nothing: the service ends, and names the setting to change."""
     older_destination.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_group_protocol="consumer")
-    assert service.ends(60) == 2, service.tail()
+    assert service.wait_for_exit(60) == 2, service.read_log_tail()
     assert "deduplicator.group_protocol=consumer: the destination cluster has not accepted this worker" in service.log

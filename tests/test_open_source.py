@@ -14,7 +14,7 @@ from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.commands import reo
 from tests.kafka import Clusters, until
-from tests.service import settings
+from tests.service import build_environment
 
 RECORDS = 5
 
@@ -36,7 +36,7 @@ def seen(topic: str) -> Seen:
 def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str) -> None:
     """In the metrics, in `reo lag` and `reo status`, and when candidates are compared; nothing of it is left when it is aborted."""
     clusters.source.create(topic, 1)
-    on = load(settings(clusters, topic, {}))
+    on = load(build_environment(clusters, topic, {}))
     sources = topics.prepare(on)
     stage = Stage(on, lambda: False, cast(Engine, None), 1)
     identities = {route: source.identity for route, source in sources.items()}
@@ -48,7 +48,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, partition=0)
     producer.flush(30)
-    assert (clusters.source.ends(topic), clusters.source.ends(topic, stable=True)) == ({0: RECORDS}, {0: 0})
+    assert (clusters.source.end_offsets(topic), clusters.source.end_offsets(topic, stable=True)) == ({0: RECORDS}, {0: 0})
     for _ in range(2):
         assert stage._check_run(watch) is None
     lag, open_s = seen(topic)
@@ -60,7 +60,7 @@ def test_an_open_transaction_of_the_source_is_lag(clusters: Clusters, topic: str
     assert reo(clusters, topic, "lag").stdout.split()[-6:] == [str(RECORDS), "?", "0", "0.0", str(RECORDS), "?"]
     assert f"{topic}-0 at the source: a transaction is open from offset 0 on" in reo(clusters, topic, "status").stdout
     producer.abort_transaction(30)
-    until(lambda: clusters.source.no_transaction_is_open(topic), "it is aborted")
+    until(lambda: clusters.source.has_no_open_transaction(topic), "it is aborted")
     assert stage._check_run(watch) is None
     watch.progressed_at = dict.fromkeys(watch.progressed_at, 0.0)
     assert stage._check_run(watch) is None

@@ -18,10 +18,10 @@ from deduplicator.own_destination import NotOwner, Position, StoredRecord
 from tests.commands import reo, reo_with
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import ROOT, Clusters, spread, until
-from tests.recovering import numbered
-from tests.service import kill, settings
-from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
+from tests.kafka import ROOT, Clusters, make_records, until
+from tests.recovery import add_source_offsets
+from tests.service import build_environment, send_signal
+from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
 from tests.test_settings import GOOD
 
@@ -64,10 +64,10 @@ def stored(folder: Path, topic: str) -> dict[int, list[tuple[bytes | None, bytes
 
 def fed(clusters: Clusters, topic: str) -> dict[int, list[tuple[bytes | None, bytes | None, int]]]:
     """The source, and what stage one would write of it, some of it twice; what has to be stored of it."""
-    written = spread(range(RECORDS), PARTITIONS)
+    written = make_records(range(RECORDS), PARTITIONS)
     clusters.source.write(topic, written)
-    batch = wrapped(clusters, topic, numbered(written), now_epoch())
-    feed(clusters, topic, topic, [*batch, *batch[-100:]])
+    batch = wrap_records(clusters, topic, add_source_offsets(written), create_epoch())
+    write_intermediate(clusters, topic, topic, [*batch, *batch[-100:]])
     def parts(record: Record) -> tuple[bytes | None, bytes | None, int]:
         return record.key, record.value, record.timestamp_ms
     return {partition: [parts(record) for number, record in written if number == partition] for partition in range(PARTITIONS)}
@@ -79,15 +79,15 @@ def test_the_example_copies_exactly_while_workers_are_killed(clusters: Clusters,
     monkeypatch.setenv("PYTHONPATH", str(folder))
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", deduplicator_transaction_records="100", **own(folder))
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     wanted = fed(clusters, topic)
     until(lambda: sum(map(len, stored(folder, topic).values())) > 500, "records flow")
-    kill(until(lambda: service.pid_of("deduplicator"), "the worker lives"))
+    send_signal(until(lambda: service.find_pid("deduplicator"), "the worker lives"))
     until(lambda: sum(map(len, stored(folder, topic).values())) >= RECORDS, "all is there", 90)
     until(lambda: service.metric("reo_stage_restarts_total", stage="deduplicator") == 1, "the kill is seen")
     assert stored(folder, topic) == wanted
     assert clusters.destination.partitions(topic) == 0
-    environment = settings(clusters, topic, own(folder)) | {"PYTHONPATH": str(folder)}
+    environment = build_environment(clusters, topic, own(folder)) | {"PYTHONPATH": str(folder)}
     until(lambda: json.loads(reo_with(environment, "lag", "--json").stdout)["total"]["both"]["records"] == 0, "the group repeats the positions")
     service.stop()
     with sqlite3.connect(folder / "own.db") as database:

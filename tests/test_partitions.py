@@ -19,8 +19,8 @@ from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.start import StartedPartitions
 from deduplicator.transaction import TransactionFailed
-from tests.kafka import Clusters, plain, until
-from tests.service import settings
+from tests.kafka import Clusters, make_record, until
+from tests.service import build_environment
 
 FRONTIER = Frontier(RuleState(6, 1, None), "0123456789abcdef", 1, "id", -1, 0)
 FIRST, SECOND = Place("t-proxy", 0), Place("t-proxy", 1)
@@ -199,7 +199,7 @@ class Member:
 
     def __init__(self, clusters: Clusters, topic: str, protocol: str, number: int) -> None:
         self.partitions = Partitions()
-        loaded = load(settings(clusters, topic, {"deduplicator_group_protocol": protocol}))
+        loaded = load(build_environment(clusters, topic, {"deduplicator_group_protocol": protocol}))
         self.intermediate = Intermediate(stage_two_consumer(loaded, number), protocol == "consumer", self.partitions)
         self.intermediate.subscribe([topic])
 
@@ -218,7 +218,7 @@ class Member:
 def test_members_share_partitions_before_and_after_they_begin(clusters: Clusters, topic: str, protocol: str) -> None:
     """With real members: nothing is fetched of a partition that waits, then it is read from its offset, and it changes hands in either state."""
     clusters.destination.create(topic, 2)
-    clusters.destination.write(topic, [(partition, plain(number)) for number in range(5) for partition in range(2)])
+    clusters.destination.write(topic, [(partition, make_record(number)) for number in range(5) for partition in range(2)])
     places = {Place(topic, 0), Place(topic, 1)}
     one = Member(clusters, topic, protocol, 1)
     assert until(lambda: one.polled() or one.partitions.waiting == places, "the group has taken it in") is True

@@ -19,10 +19,10 @@ from confluent_kafka.admin import AclBinding, NewPartitions
 from common.permissions import PERMISSIONS, STAGES, Command, Permission, list_needed
 from common.settings import load
 from tests.authorized import Authorized, acl
-from tests.conftest import Start, unique
-from tests.kafka import ROOT, START_S, Clusters, spread, until
-from tests.service import settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.conftest import Start, make_topic_name
+from tests.kafka import ROOT, START_S, Clusters, make_records, until
+from tests.service import build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
 from tests.test_offsets import commit, placed
 
@@ -54,7 +54,7 @@ class Stand:
     def environment(self, topic: str, principal: str) -> dict[str, str]:
         """Of a command that enters both clusters as this principal."""
         parks = {"filter_function": "tests.filter_functions:every", "filter_on_error": "park"} if principal.startswith("run") else {}
-        found = settings(self.clusters, topic, parks)
+        found = build_environment(self.clusters, topic, parks)
         for side, cluster in (("SOURCE", self.source), ("DESTINATION", self.destination)):
             found |= {f"REO_{side}_{name.upper()}": value for name, value in cluster.access(principal).items()}
         return found
@@ -99,7 +99,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 @pytest.fixture(scope="module")
 def topics_of_cases(stand: Stand) -> dict[str, str]:
     """Three sources, of which every command may copy every one: with topics that are there, that are not, and that have a partition less."""
-    names = {state: unique(state) for state in ("there", "missing", "smaller")}
+    names = {state: make_topic_name(state) for state in ("there", "missing", "smaller")}
     for state, name in names.items():
         stand.source.cluster.create(name, PARTITIONS + 1)
         if state != "missing":
@@ -144,15 +144,15 @@ def test_topics_that_are_there_are_copied_with_exactly_these(stand: Stand, topic
     stand.destination.cluster.create(f"{topic}-proxy", PARTITIONS, max_message_bytes="2000000")
     for command in COMMANDS:
         stand.allow(topic, PRINCIPALS[command], [row for row in list_needed([command]) if row.operation not in ("Create", "Alter")])
-    stand.source.cluster.write(topic, spread(range(RECORDS), PARTITIONS))
+    stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS))
     one = start(topic, "replicator", environment=stand.environment(topic, PRINCIPALS["run replicator"]))
     two = start(topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"]))
-    stand.clusters.copied(topic, RECORDS)
+    stand.clusters.wait_for_copy(topic, RECORDS)
     two.stop()
-    stand.source.cluster.write(topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS))
+    stand.source.cluster.write(topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS))
     two = start(topic, "deduplicator", environment=stand.environment(topic, PRINCIPALS["run deduplicator"]))
-    stand.clusters.copied(topic, 2 * RECORDS)
-    until(lambda: sum(stand.destination.cluster.beginnings(f"{topic}-proxy").values()) >= 2 * RECORDS, "what is committed is deleted")
+    stand.clusters.wait_for_copy(topic, 2 * RECORDS)
+    until(lambda: sum(stand.destination.cluster.beginning_offsets(f"{topic}-proxy").values()) >= 2 * RECORDS, "what is committed is deleted")
     one.stop()
     two.stop()
     for words in ("verify", "topics", "topics --apply", "status", "lag", "inspect"):
@@ -173,20 +173,20 @@ def test_topics_that_reo_makes_are_copied_with_exactly_these(stand: Stand, topic
     """One principal for both stages, which makes the topics, and later adds the partition that the source got."""
     stand.source.cluster.create(topic, PARTITIONS)
     stand.allow(topic, "run", list_needed(STAGES))
-    stand.source.cluster.write(topic, spread(range(RECORDS), PARTITIONS))
+    stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS))
     environment = stand.environment(topic, "run")
     service = start(topic, environment=environment)
-    stand.clusters.copied(topic, RECORDS)
+    stand.clusters.wait_for_copy(topic, RECORDS)
     stand.source.cluster.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     until(lambda: stand.source.cluster.partitions(topic) == PARTITIONS + 1, "the source has grown")
-    stand.source.cluster.write(topic, spread(range(RECORDS, 2 * RECORDS), PARTITIONS + 1))
-    stand.clusters.copied(topic, 2 * RECORDS)
+    stand.source.cluster.write(topic, make_records(range(RECORDS, 2 * RECORDS), PARTITIONS + 1))
+    stand.clusters.wait_for_copy(topic, 2 * RECORDS)
     row = next(row for row in PERMISSIONS if (row.named_by, row.operation) == ("source.topic", "Read"))
     side, binding = stand.binding(topic, "run", row)
     side.forbid(binding)
-    stand.source.cluster.write(topic, spread(range(RECORDS), PARTITIONS + 1))
-    assert service.ends(BOUND_S) == 12, service.tail()
-    assert f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1], service.tail()
+    stand.source.cluster.write(topic, make_records(range(RECORDS), PARTITIONS + 1))
+    assert service.wait_for_exit(BOUND_S) == 12, service.read_log_tail()
+    assert f"the source cluster does not allow User:run: Read on Topic {topic}. " in service.errors[-1], service.read_log_tail()
 
 
 def test_check_names_all_that_is_missing_at_once(stand: Stand, topic: str) -> None:
@@ -216,13 +216,13 @@ def test_what_is_taken_away_from_a_running_stage_two_is_named(stand: Stand, topi
     stand.source.cluster.create(topic, PARTITIONS)
     stand.allow(topic, "run", list_needed(STAGES))
     service = start(topic, "deduplicator", environment=stand.environment(topic, "run"))
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     row = next(row for row in PERMISSIONS if (row.named_by, row.operation) == (named_by, operation))
     side, binding = stand.binding(topic, "run", row)
     side.forbid(binding)
     began = time.monotonic()
-    feed(stand.clusters, topic, topic, wrapped(stand.clusters, topic, [(number % PARTITIONS, number // PARTITIONS, record)
-                                                                       for number, (_, record) in enumerate(spread(range(RECORDS), PARTITIONS))]))
+    write_intermediate(stand.clusters, topic, topic, wrap_records(stand.clusters, topic, [(number % PARTITIONS, number // PARTITIONS, record)
+                                                                       for number, (_, record) in enumerate(make_records(range(RECORDS), PARTITIONS))]))
     stopped(service, 12, "AccessRefused", f"does not allow User:run: {operation} on {row.resource} {binding.name}")
     assert time.monotonic() - began < BOUND_S
     assert stand.destination.cluster.read(topic) == {partition: [] for partition in range(PARTITIONS)}

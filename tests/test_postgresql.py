@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Start, unique
-from tests.judge import Record, verdict
-from tests.kafka import Clusters, spread, until
+from tests.conftest import Start, make_topic_name
+from tests.judge import Record, compare_partitions
+from tests.kafka import Clusters, make_records, until
 from tests.postgresql import PASSWORD, Server
-from tests.recovering import numbered
-from tests.service import command_of, kill, met
-from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
+from tests.recovery import add_source_offsets
+from tests.service import read_command_line, send_signal, wait_for_failpoint
+from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import BRIEF, deaf_address, stopped
 from tests.test_crash_points import SMALL_TRANSACTIONS, STAGE_TWO, Deaths, assert_died, die_at, followed_by_another
 from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, in_database, mirror, run
@@ -30,7 +30,7 @@ COLUMNS = "partition int, source_offset bigint, timestamp_ms bigint, key bytea, 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that is short enough for a table."""
-    return unique(request.node.name[:50])
+    return make_topic_name(request.node.name[:50])
 
 
 # Whatever dies
@@ -52,15 +52,15 @@ def test_the_server_is_stopped_at_once_during_the_work(clusters: Clusters, topic
     server = Server()
     try:
         service = begun(clusters, server.make().start(), topic, start, 4 * RECORDS, deduplicator_transaction_records="50")
-        epoch = now_epoch()
-        batch = wrapped(clusters, topic, numbered(spread(range(4 * RECORDS), PARTITIONS)), epoch)
+        epoch = create_epoch()
+        batch = wrap_records(clusters, topic, add_source_offsets(make_records(range(4 * RECORDS), PARTITIONS)), epoch)
         for part in range(4):
-            feed(clusters, topic, topic, batch[part * RECORDS:(part + 1) * RECORDS])
+            write_intermediate(clusters, topic, topic, batch[part * RECORDS:(part + 1) * RECORDS])
             if part < 3:
                 until(lambda part=part: len(server.offsets(topic)) > part * RECORDS, "records flow")  # type: ignore[misc]
                 waits = service.log.count("waiting for the database")  # before: the worker can have noticed, and said it once, when the server is down
                 server.stop_at_once()
-                feed(clusters, topic, topic, batch[:10])
+                write_intermediate(clusters, topic, topic, batch[:10])
                 until(lambda waits=waits: service.log.count("waiting for the database") > waits, "the worker has noticed")  # type: ignore[misc]
                 server.start()
         arrived(server, topic, 4 * RECORDS)
@@ -80,16 +80,16 @@ def test_a_worker_that_stood_still_moves_nothing(clusters: Clusters, database: S
     brief = {"deduplicator_session_timeout_ms": "6000"} | SMALL_TRANSACTIONS
     frozen = begun(clusters, database, topic, start, RECORDS, instance="frozen", freeze_at=f"{point}:3:{proof}", **brief)
     run(clusters, topic, 0, RECORDS)
-    pid = met(proof, point)
+    pid = wait_for_failpoint(proof, point)
     before = len(database.offsets(topic))
     assert before < RECORDS
     other = begun(clusters, database, topic, start, RECORDS, instance="other", **brief)
     arrived(database, topic, RECORDS)
     locked = "were in the middle of a transaction on the frontiers"
     assert (locked in other.log) == (point == "two: offsets sent")
-    kill(pid, signal.SIGCONT)
+    send_signal(pid, signal.SIGCONT)
     until(lambda: says in frozen.log, f"the thawed worker says {says!r}")
-    assert verdict(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
+    assert compare_partitions(clusters.source.read(topic), database.read(topic, PARTITIONS)) == []
     for service in (frozen, other):
         service.stop()
     assert len(database.offsets(topic)) == RECORDS
@@ -101,10 +101,10 @@ def test_stage_two_killed_between_both_commits(clusters: Clusters, database: Ser
     point = "two: committed"  # met in the first frontier's commit, then before and after the group's commit in each round
     service = begun(clusters, database, topic, start, RECORDS, freeze_at=f"{point}:4:{proof}", **SMALL_TRANSACTIONS)
     run(clusters, topic, 0, RECORDS)
-    pid = met(proof, point)
+    pid = wait_for_failpoint(proof, point)
     assert 0 < len(database.offsets(topic)) < RECORDS
     assert mirror(clusters, topic) != in_database(database, topic)
-    kill(pid)
+    send_signal(pid)
     arrived(database, topic, RECORDS)
     service.stop()
     assert_exact(clusters, database, topic)
@@ -147,11 +147,11 @@ def test_the_connection_string_can_be_a_file(clusters: Clusters, database: Serve
     (tmp_path / "secret").write_text(database.connection() + "\n")
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", destination_postgresql_file=str(tmp_path / "secret"), log_level="DEBUG")
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     records = [Record(b"k", b"v", (("a", b"1"), ("a", None), ("", b"")), 0), Record(None, None, (), 1)]
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(1, offset, record) for offset, record in enumerate(records)]))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(1, offset, record) for offset, record in enumerate(records)]))
     arrived(database, topic, 2)
     assert database.read(topic, PARTITIONS) == {0: [], 1: records}
-    assert not [pid for pid in service.living() if PASSWORD in command_of(pid)]
+    assert not [pid for pid in service.list_processes() if PASSWORD in read_command_line(pid)]
     service.stop()
     assert PASSWORD not in service.log

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.commands import as_json, everything, reo
-from tests.conftest import Start, unique
-from tests.kafka import Clusters, spread, until
+from tests.conftest import Start, make_topic_name
+from tests.kafka import Clusters, make_records, until
 from tests.postgresql import DATABASE, PASSWORD, USER, Server
-from tests.recovering import lose_the_frontier, nobody_is_in
-from tests.stage_one import frontiers_are_made
+from tests.recovery import delete_group, wait_for_empty_group
+from tests.stage_one import wait_for_frontiers
 from tests.test_bad_input import deaf_address
 from tests.test_dry_run import found
 from tests.test_postgresql import COLUMNS, WRONG
@@ -28,7 +28,7 @@ Harm = Callable[[Clusters, Server, str], dict[str, str]]
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that is short enough for a table."""
-    return unique(request.node.name[:40])
+    return make_topic_name(request.node.name[:40])
 
 
 def all_of(clusters: Clusters, database: Server, topic: str) -> list[Any]:
@@ -53,7 +53,7 @@ def said(clusters: Clusters, database: Server, topic: str, *words: str, exit_cod
 def test_a_new_copy(clusters: Clusters, database: Server, topic: str) -> None:
     """Nothing is wrong; the database, the tables and the topic that would be made, and where the copy would begin. No word of a destination topic."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(100), PARTITIONS))
+    clusters.source.write(topic, make_records(range(100), PARTITIONS))
     check = said(clusters, database, topic, "check")
     assert (found(check, "error"), found(check, "warning")) == ([], [])
     assert found(check, "ok", "destination database")[0].endswith(f"database {DATABASE}, user {USER}")
@@ -149,7 +149,7 @@ def test_each_error_of_a_copy_that_stands(clusters: Clusters, database: Server, 
                                           exit_code: int, error: str, words: str) -> None:
     """Before the harm all is well and the copy would go on where it is; after it the error is the one that the service would stop with."""
     copied_before(clusters, database, topic, start)
-    nobody_is_in(clusters.destination, topic)
+    wait_for_empty_group(clusters.destination, topic)
     well = said(clusters, database, topic, "check")
     assert found(well, "ok", f"table {topic}")[0].startswith("exists")
     assert found(well, "ok", "frontier")[0].endswith("the destination confirms it; the copy would continue at source offsets 0=50, 1=50; 100 offsets to copy")
@@ -162,10 +162,10 @@ def test_each_error_of_a_copy_that_stands(clusters: Clusters, database: Server, 
 def test_the_database_knows_what_the_group_lost(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """A deleted group is no beginning: the copy would go on, and does. While the service runs, and changes what it likes, its members are named."""
     again = copied_before(clusters, database, topic, start)
-    lose_the_frontier(clusters.destination, topic)
+    delete_group(clusters.destination, topic)
     assert "the group lost its commit and the database has it" in found(said(clusters, database, topic, "check"), "ok", "frontier")[0]
     service = start(topic, "deduplicator", **again)
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     assert found(as_json(clusters, topic, "check", **again), "ok", "consumer group")[0].endswith("the service runs")
     service.stop()
 
@@ -173,7 +173,7 @@ def test_the_database_knows_what_the_group_lost(clusters: Clusters, database: Se
 def test_status_and_lag(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """Of each stage: stage one still, then stage two; then all is copied."""
     again = copied_before(clusters, database, topic, start)
-    nobody_is_in(clusters.destination, topic)
+    wait_for_empty_group(clusters.destination, topic)
 
     def lags() -> tuple[int, int, int]:
         return tuple(lag["records"] for lag in said(clusters, database, topic, "lag")["total"].values())  # type: ignore[return-value]

@@ -25,11 +25,11 @@ from deduplicator.destination import Output
 from deduplicator.postgresql import PostgresqlDestination
 from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
-from tests.conftest import Start, unique
-from tests.judge import Partitions, Record, verdict
+from tests.conftest import Start, make_topic_name
+from tests.judge import Partitions, Record, compare_partitions
 from tests.kafka import ROOT, Clusters
 from tests.postgresql import PASSWORD, Server
-from tests.service import settings
+from tests.service import build_environment
 from tests.test_exact_copy import CASES
 from tests.test_settings import GOOD
 
@@ -48,10 +48,10 @@ class Copied(NamedTuple):
 @pytest.fixture(scope="module")
 def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Copied:
     """All cases written, and copied by one run of the service, in small transactions."""
-    topic = clusters.source.create(unique("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
+    topic = clusters.source.create(make_topic_name("hard"), len(CASES), message_timestamp_after_max_ms=str(2**63 - 1))
     written = {case: write(clusters.source, topic, partition) for partition, (case, write) in enumerate(CASES.items())}
     service = start_for_module(topic, "--stop-at-end", deduplicator_transaction_records="700", destination_postgresql=database.connection())
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     return Copied(topic, written, database.read(topic, len(CASES)), set(clusters.destination.admin.list_topics(timeout=10).topics))
 
 
@@ -59,7 +59,7 @@ def copied(clusters: Clusters, database: Server, start_for_module: Start) -> Cop
 def test_the_copy_is_exact(copied: Copied, case: str) -> None:
     """The partition's rows, in the order of their source offsets, are what was written: key, value, headers, timestamp; nothing that was aborted."""
     partition = list(CASES).index(case)
-    assert verdict({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
+    assert compare_partitions({partition: copied.written[case]}, {partition: copied.copy[partition]}) == []
 
 
 def test_there_is_an_intermediate_topic_and_no_other(copied: Copied) -> None:
@@ -69,7 +69,7 @@ def test_there_is_an_intermediate_topic_and_no_other(copied: Copied) -> None:
 
 def reo(clusters: Clusters, database: Server, topic: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A command as a user gives it."""
-    given = settings(clusters, topic, {"destination_postgresql": database.connection()})
+    given = build_environment(clusters, topic, {"destination_postgresql": database.connection()})
     done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"]} | given, capture_output=True, text=True,
                           timeout=120, check=False)
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -80,10 +80,10 @@ def reo(clusters: Clusters, database: Server, topic: str, *words: str) -> subpro
 
 def test_verify_and_a_second_run(clusters: Clusters, database: Server, copied: Copied, start: Start) -> None:
     """A second run changes nothing; verify says exact; of one changed byte it says where."""
-    before = clusters.destination.ends(f"{copied.topic}-proxy")
+    before = clusters.destination.end_offsets(f"{copied.topic}-proxy")
     service = start(copied.topic, "--stop-at-end", destination_postgresql=database.connection())
-    assert service.ends() == 0, service.tail()
-    assert clusters.destination.ends(f"{copied.topic}-proxy") == before
+    assert service.wait_for_exit() == 0, service.read_log_tail()
+    assert clusters.destination.end_offsets(f"{copied.topic}-proxy") == before
     assert database.read(copied.topic, len(CASES)) == copied.copy
     exact = reo(clusters, database, copied.topic, "verify")
     assert exact.returncode == 0, exact.stdout

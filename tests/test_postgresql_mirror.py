@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.commands import as_json
-from tests.conftest import Start, unique
-from tests.kafka import Clusters, spread, until
+from tests.conftest import Start, make_topic_name
+from tests.kafka import Clusters, make_records, until
 from tests.postgresql import Server
-from tests.recovering import LEAVES_AT_ONCE, commits, frontiers, lose_the_frontier, nobody_is_in, numbered, set_back
-from tests.stage_one import feed, now_epoch, wrapped
+from tests.recovery import CONSUMER_PROTOCOL, add_source_offsets, alter_offsets, delete_group, read_commits, read_frontiers, wait_for_empty_group
+from tests.stage_one import create_epoch, wrap_records, write_intermediate
 from tests.test_bad_input import stopped
 from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_before, in_database, mirror, run
 
@@ -17,28 +17,28 @@ from tests.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_bef
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that is short enough for a table."""
-    return unique(request.node.name[:50])
+    return make_topic_name(request.node.name[:50])
 
 
 def test_a_mirror_that_is_behind_is_made_again(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """The group is set back, and a run that begins where it says repeats 100 records: they are dropped, and the group says again what the database says."""
-    service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
+    service = begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
     arrived(database, topic, 100)
-    until(lambda: sum(frontiers(clusters.destination, topic).values()) == 98, "the group has it too")
-    early = commits(clusters.destination, topic)
+    until(lambda: sum(read_frontiers(clusters.destination, topic).values()) == 98, "the group has it too")
+    early = read_commits(clusters.destination, topic)
     run(clusters, topic, 100, 200)
     arrived(database, topic, 200)
     service.stop()
-    nobody_is_in(clusters.destination, topic)
-    set_back(clusters.destination, topic, early)
+    wait_for_empty_group(clusters.destination, topic)
+    alter_offsets(clusters.destination, topic, early)
     assert mirror(clusters, topic) != in_database(database, topic)
-    begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE).stop()
+    begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL).stop()
     assert mirror(clusters, topic) == in_database(database, topic), "no record is needed for it"
-    nobody_is_in(clusters.destination, topic)
-    set_back(clusters.destination, topic, early)
+    wait_for_empty_group(clusters.destination, topic)
+    alter_offsets(clusters.destination, topic, early)
     run(clusters, topic, 100, 300)
-    service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
+    service = begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
     arrived(database, topic, 300)
     until(lambda: service.metric("reo_records_dropped_total", reason="duplicate") == 100, "what was repeated is counted")
     service.stop()
@@ -47,13 +47,13 @@ def test_a_mirror_that_is_behind_is_made_again(clusters: Clusters, database: Ser
 
 def test_a_lost_mirror_is_made_again_without_a_record(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """The group is deleted (or expires): the database still knows. Its frontier is committed again before anything else, in a raised epoch."""
-    service = begun(clusters, database, topic, start, 200, **LEAVES_AT_ONCE)
+    service = begun(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
     arrived(database, topic, 100)
     service.stop()
-    lose_the_frontier(clusters.destination, topic)
-    service = begun(clusters, database, topic, start, 200, **LEAVES_AT_ONCE)
-    assert frontiers(clusters.destination, topic) == {0: 49, 1: 49}
+    delete_group(clusters.destination, topic)
+    service = begun(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
+    assert read_frontiers(clusters.destination, topic) == {0: 49, 1: 49}
     assert mirror(clusters, topic) == in_database(database, topic)
     run(clusters, topic, 100, 200)
     arrived(database, topic, 200)
@@ -63,7 +63,7 @@ def test_a_lost_mirror_is_made_again_without_a_record(clusters: Clusters, databa
 
 def test_a_mirror_that_is_ahead_is_a_stop(clusters: Clusters, database: Server, topic: str, start: Start) -> None:
     """The database is set back, as from a backup: nothing is copied behind the gap. What the message advises makes the copy whole."""
-    service = begun(clusters, database, topic, start, 300, **LEAVES_AT_ONCE)
+    service = begun(clusters, database, topic, start, 300, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
     arrived(database, topic, 100)
     backup = in_database(database, topic)
@@ -75,10 +75,10 @@ def test_a_mirror_that_is_ahead_is_a_stop(clusters: Clusters, database: Server, 
         database.ask("UPDATE reo_frontier SET next_offset = %s, frontier = %s WHERE application = %s AND partition = %s",
                      next_offset, frontier, f"reo-{topic}", partition)
     run(clusters, topic, 200, 300)
-    again = {"destination_postgresql": database.connection()} | LEAVES_AT_ONCE
+    again = {"destination_postgresql": database.connection()} | CONSUMER_PROTOCOL
     stopped(start(topic, "deduplicator", **again), 26, "DestinationTruncated", "the database was set back", "source offset 99", "is at 49", "--delete --group")
     assert len(database.offsets(topic)) == 100
-    lose_the_frontier(clusters.destination, topic)
+    delete_group(clusters.destination, topic)
     service = begun(clusters, database, topic, start, 300, **again)
     run(clusters, topic, 100, 300)
     arrived(database, topic, 300)
@@ -109,15 +109,16 @@ def test_missing_rows_are_a_stop_and_an_empty_table_is_none(clusters: Clusters, 
     again = copied_before(clusters, database, topic, start)
     service = begun(clusters, database, topic, start, 200, **again)
     database.ask(f'DELETE FROM "{topic}" WHERE partition = 1 AND source_offset > 40')
-    rest = numbered(spread(range(200), PARTITIONS), 100)
-    feed(clusters, topic, topic, wrapped(clusters, topic, [at for at in rest if at[0] == 1], now_epoch()))  # the other partition's could be written before
+    rest = add_source_offsets(make_records(range(200), PARTITIONS), 100)
+    other = wrap_records(clusters, topic, [at for at in rest if at[0] == 1], create_epoch())
+    write_intermediate(clusters, topic, topic, other)  # the other partition's could be written before
     stopped(service, 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
     assert max(offset for partition, offset in database.offsets(topic) if partition == 1) == 40
     stopped(start(topic, "deduplicator", **again), 26, "DestinationTruncated", f"{topic}-1", "source_offset 49, now it is 40")
     database.ask(f'DELETE FROM "{topic}"')
     service = begun(clusters, database, topic, start, 200, **again)
     assert "all rows were deleted" in service.log
-    feed(clusters, topic, topic, wrapped(clusters, topic, [at for at in rest if at[0] == 0], now_epoch()))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [at for at in rest if at[0] == 0], create_epoch()))
     arrived(database, topic, 100)
     assert database.offsets(topic)[0] == (0, 50)
     service.stop()

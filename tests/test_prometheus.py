@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start
-from tests.kafka import Clusters, spread, until
+from tests.kafka import Clusters, make_records, until
 from tests.prometheus import FOLDER, Prometheus
 from tests.promql import panels, plain, rules
-from tests.service import Service, kill
+from tests.service import Service, send_signal
 
 RECORDS = 3000
 WITHOUT = ("run {{reason}}", "records", "{{candidate}}", "transaction: ", "{{cluster}}: ")
@@ -57,14 +57,14 @@ def test_every_panel_has_data(clusters: Clusters, topic: str, watched: tuple[Pro
     """
     prometheus, service = watched
     until(prometheus.scrapes, "Prometheus scrapes the service")
-    until(lambda: service.ask("/readyz")[0] == 200, "the service is ready")
-    victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
+    until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
+    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
     for number in range(0, RECORDS, RECORDS // 6):
-        clusters.source.write(topic, spread(range(number, number + RECORDS // 6), 2))
+        clusters.source.write(topic, make_records(range(number, number + RECORDS // 6), 2))
         if number == RECORDS // 2:
-            kill(victim)
+            send_signal(victim)
         time.sleep(1)
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     until(lambda: [sample["value"][1] for sample in prometheus.value("sum(reo_frontier_offset)")] == [str(RECORDS - 2)], "Prometheus has seen all", 20)
     asked = [(panel["title"], target["legendFormat"], plain(target["expr"])) for panel in panels() for target in panel.get("targets", ())]
 

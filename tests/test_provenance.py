@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import Cluster, Clusters, plain, until
-from tests.recovering import numbered
+from tests.kafka import Cluster, Clusters, make_record, until
+from tests.recovery import add_source_offsets
 from tests.service import Service
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 HEADER = "via"
 COUNT = 20
@@ -28,20 +28,20 @@ def both_ways(clusters: Clusters, topic: str, start: Start, back: bool) -> tuple
     service = start(topic, "deduplicator", source_bootstrap_servers=way.source.address, destination_bootstrap_servers=way.destination.address,
                     application=f"{topic}-{'back' if back else 'there'}", source_topic="", topics=f"{topic}={topic}:key", provenance_header=HEADER,
                     deduplicator_without_frontier="append")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     return way, service
 
 
 def pass_on(way: Clusters, topic: str, begin: int = 0) -> None:
     """What stage one does with the source's records from the one with this number on."""
-    feed(way, topic, topic, wrapped(way, topic, numbered([(0, record) for record in way.source.read(topic)[0]], begin)))
+    write_intermediate(way, topic, topic, wrap_records(way, topic, add_source_offsets([(0, record) for record in way.source.read(topic)[0]], begin)))
 
 
 def test_two_copies_end_with_each_record_once_on_either_side(clusters: Clusters, topic: str, start: Start) -> None:
     """There, back and there again: what came from the destination stays, is counted, and nothing goes round; marks tell every record's way."""
     one, other = clusters.source, clusters.destination
     one.create(topic, 1)
-    ours, theirs = [plain(number)._replace(headers=()) for number in range(COUNT)], [plain(number) for number in range(COUNT, 2 * COUNT)]
+    ours, theirs = [make_record(number)._replace(headers=()) for number in range(COUNT)], [make_record(number) for number in range(COUNT, 2 * COUNT)]
     one.write(topic, [(0, record) for record in ours])
     way_there, there = both_ways(clusters, topic, start, False)
     pass_on(way_there, topic)
@@ -63,10 +63,10 @@ def test_two_copies_end_with_each_record_once_on_either_side(clusters: Clusters,
 def test_a_filter_is_asked_before_the_mark(clusters: Clusters, topic: str, start: Start) -> None:
     """The function sees the source's record; the copy has the mark."""
     clusters.source.create(topic, 1)
-    records = [plain(number) for number in range(COUNT)]
+    records = [make_record(number) for number in range(COUNT)]
     clusters.source.write(topic, [(0, record) for record in records])
     service = start(topic, "deduplicator", provenance_header=HEADER, filter_function="tests.filter_functions:unmarked")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     pass_on(clusters, topic)
     until(lambda: clusters.destination.read(topic)[0] == [via(record, clusters.source) for record in records], "the copy has the marks")
     service.stop()

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from faults.proxied import proxied
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from faults.requests import HEADER, NAMES, parse
-from faults.rule import EVERY
+from faults.proxy_rule import EVERY
+from faults.requests import API_NAMES, HEADER, parse_request
 from tests.kafka import ROOT, Cluster, until
 
 HIT_S = 20
@@ -25,7 +25,7 @@ PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
     """One broker, asked directly, and the one proxy in front of it."""
-    broker, proxy = proxied(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy
@@ -81,16 +81,16 @@ def test_a_client_stays_behind_the_proxy(cluster: Cluster, proxy: Proxy, topic: 
     writer = producer(proxy, client_id="stays", **PATIENT)
     found = writer.list_topics(timeout=HIT_S)
     assert [broker.port for broker in found.brokers.values()] == [proxy.port] != [cluster.broker.port]
-    before = proxy.seen["Produce"]
+    before = proxy.request_counts["Produce"]
     assert delivered(writer, topic) == [None]
-    assert proxy.seen["Produce"] == before + 1
+    assert proxy.request_counts["Produce"] == before + 1
     assert values(cluster, topic) == [b"record"]
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(cluster: Cluster, proxy: Proxy, topic: str, idempotent: bool) -> None:
     """The broker wrote the record, the client does not know and sends it again: there again, or recognised by its sequence."""
-    rule = proxy.rule("swallow_answer", "Produce", client_id=topic)
+    rule = proxy.add_rule("swallow_answer", "Produce", client_id=topic)
     assert delivered(producer(proxy, client_id=topic, enable_idempotence=idempotent), topic) == [None]
     assert rule.hits == 1
     assert rule.answered.wait(HIT_S)
@@ -101,36 +101,36 @@ def test_a_swallowed_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
 
 def test_a_dropped_request_never_arrives(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """Without retries the client sees a time-out, and the broker has nothing."""
-    rule = proxy.rule("drop", "Produce", client_id=topic, times=EVERY)
+    rule = proxy.add_rule("drop", "Produce", client_id=topic, times=EVERY)
     (error,) = delivered(producer(proxy, client_id=topic, retries=0, message_timeout_ms=3000), topic)
     assert error is not None
     assert rule.hits >= 1
     assert not rule.answers
-    assert cluster.ends(topic) == {0: 0}
+    assert cluster.end_offsets(topic) == {0: 0}
 
 
 def test_a_held_commit_is_done_when_it_is_released_though_its_client_has_gone(cluster: Cluster, proxy: Proxy, topic: str) -> None:
     """The last stable offset stays below the record until then; other connections pass meanwhile; the broker's answer is success."""
     writer = transactional(proxy, topic)
-    rule = proxy.rule("hold", "EndTxn", client_id=topic)
+    rule = proxy.add_rule("hold", "EndTxn", client_id=topic)
     writer.begin_transaction()
     writer.produce(topic, b"held", partition=0)
     with pytest.raises(KafkaException, match=r"[Tt]imed out"):
         writer.commit_transaction(1)
-    assert rule.hit.wait(HIT_S)
+    assert rule.matched_event.wait(HIT_S)
     del writer
     assert proxy.cut_all() >= 1
     other = transactional(proxy, f"{topic}-other")
     other.begin_transaction()
     other.produce(topic, b"passes", partition=0)
     other.commit_transaction(HIT_S)
-    until(lambda: cluster.ends(topic)[0] >= 3, "both records and one marker are written")
-    assert cluster.ends(topic, stable=True) == {0: 0}
+    until(lambda: cluster.end_offsets(topic)[0] >= 3, "both records and one marker are written")
+    assert cluster.end_offsets(topic, stable=True) == {0: 0}
     assert not rule.answered.is_set()
     rule.release()
     assert rule.answered.wait(HIT_S)
     assert struct.unpack(">ih", rule.answers[0][:6]) == (0, 0)
-    until(lambda: cluster.ends(topic, stable=True) == cluster.ends(topic), "the transaction is committed")
+    until(lambda: cluster.end_offsets(topic, stable=True) == cluster.end_offsets(topic), "the transaction is committed")
     assert values(cluster, topic) == [b"held", b"passes"]
 
 
@@ -138,11 +138,11 @@ def test_a_cut_connection_is_made_again(cluster: Cluster, proxy: Proxy, topic: s
     """The second Produce is not forwarded: a client without retries has lost it. One with retries connects again and finishes."""
     writer, retrying = producer(proxy, client_id=f"{topic}-once", retries=0, **PATIENT), producer(proxy, client_id=f"{topic}-again", **PATIENT)
     assert delivered(writer, topic, b"1") == [None]
-    rule, again = proxy.rule("cut", "Produce", client_id=f"{topic}-once"), proxy.rule("cut", "Produce", client_id=f"{topic}-again", nth=2)
+    rule, again = proxy.add_rule("cut", "Produce", client_id=f"{topic}-once"), proxy.add_rule("cut", "Produce", client_id=f"{topic}-again", nth=2)
     (error,) = delivered(writer, topic, b"lost")
     assert error is not None
     assert rule.hits == 1
-    assert cluster.ends(topic) == {0: 1}
+    assert cluster.end_offsets(topic) == {0: 1}
     assert delivered(retrying, topic, b"2") == [None]
     assert again.hits == 0
     accepted = proxy.accepted
@@ -173,7 +173,7 @@ def test_a_half_open_network_accepts_and_says_nothing(cluster: Cluster, proxy: P
     with pytest.raises(KafkaException, match=r"[Tt]imed out|transport failure"):
         AdminClient({"bootstrap.servers": proxy.address, "log_level": 0, "socket.timeout.ms": 1000}).list_topics(timeout=1)
     assert proxy.accepted > accepted
-    assert (writer.flush(0), reports, cluster.ends(topic)) == (1, [], {0: 1})
+    assert (writer.flush(0), reports, cluster.end_offsets(topic)) == (1, [], {0: 1})
     proxy.half_open = False
     assert writer.flush(HIT_S) == 0
     assert reports == [None]
@@ -194,16 +194,17 @@ def test_delay_and_width_slow_it_down(cluster: Cluster, proxy: Proxy, topic: str
 def test_a_rule_strikes_the_nth_request_of_its_api_and_client(proxy: Proxy) -> None:
     """Counted from when the rule was made; other APIs and other clients do not count; None is any API."""
     def request(api: str, client_id: str) -> bytes:
-        return HEADER.pack(NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
-    sent = [parse(request(api, client)) for api, client in (
+        return HEADER.pack(API_NAMES.index(api), 1, 7, len(client_id)) + client_id.encode() + b"body"
+    sent = [parse_request(request(api, client)) for api, client in (
         ("EndTxn", "w-a"), ("Produce", "w-a"), ("EndTxn", "w-b"), ("EndTxn", "w-a"), ("EndTxn", "w-a"), ("EndTxn", "w-a"))]
-    rules = [proxy.rule("cut", "EndTxn", client_id="a", nth=2), proxy.rule("cut", "EndTxn", nth=2, times=2), proxy.rule("cut", nth=6), proxy.rule("cut", nth=7)]
-    assert [[number for number, one in enumerate(sent) if rule.strikes(one)] for rule in rules] == [[3], [2, 3], [5], []]
+    rules = [proxy.add_rule("cut", "EndTxn", client_id="a", nth=2), proxy.add_rule("cut", "EndTxn", nth=2, times=2),
+             proxy.add_rule("cut", nth=6), proxy.add_rule("cut", nth=7)]
+    assert [[number for number, one in enumerate(sent) if rule.matches(one)] for rule in rules] == [[3], [2, 3], [5], []]
     assert [rule.hits for rule in rules] == [1, 2, 1, 0]
-    assert [rule.hit.is_set() for rule in rules] == [True, True, True, False]
+    assert [rule.matched_event.is_set() for rule in rules] == [True, True, True, False]
 
 
 def test_a_rule_for_no_api_is_refused(proxy: Proxy) -> None:
     """A typing error would be a fault that never happens."""
     with pytest.raises(ValueError, match="EndTransaction"):
-        proxy.rule("hold", "EndTransaction")
+        proxy.add_rule("hold", "EndTransaction")

@@ -25,9 +25,9 @@ from replicator.run import Engine
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start
-from tests.judge import verdict
-from tests.kafka import Clusters, plain, send, until
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.judge import compare_partitions
+from tests.kafka import Clusters, make_record, produce_records, until
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_history import planner
 
 STATE = RuleState(10, 5, Link(10, 7, 3))
@@ -121,10 +121,10 @@ def with_markers(clusters: Clusters, topic: str) -> None:
     producer.init_transactions()
     for numbers, end in ((range(RECORDS), producer.commit_transaction), (range(900, 903), producer.abort_transaction)):
         producer.begin_transaction()
-        send(producer, topic, [(0, plain(number)) for number in numbers])
+        produce_records(producer, topic, [(0, make_record(number)) for number in numbers])
         assert producer.flush(30) == 0
         end()
-    until(lambda: clusters.source.ends(topic, stable=True) == {0: 15}, "both markers are there")
+    until(lambda: clusters.source.end_offsets(topic, stable=True) == {0: 15}, "both markers are there")
 
 
 @pytest.mark.parametrize("stop_at_end", [False, True], ids=["while it runs", "at its end"])
@@ -132,8 +132,8 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
     """A quiet partition ends with offsets that nobody sees: they are written down, and the next start begins behind them."""
     with_markers(clusters, topic)
     service = start(topic, "deduplicator")
-    frontiers_are_made(service, 1)
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, number, plain(number)) for number in range(RECORDS)]))
+    wait_for_frontiers(service, 1)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, number, make_record(number)) for number in range(RECORDS)]))
     until(lambda: service.metric("reo_frontier_offset") == RECORDS - 1, "the records are copied")
     settings = load(service.environment, arguments={"stop_at_end": "true"} if stop_at_end else {})
     stage = Stage(settings, lambda: False, cast(Engine, None), 1)
@@ -149,11 +149,11 @@ def test_markers_that_retention_deletes_are_no_loss(clusters: Clusters, topic: s
     assert service.metric("reo_frontier_offset") == 14
     place = TopicPartition(topic, 0, 15)
     clusters.source.admin.delete_records([place])[place].result()
-    assert clusters.source.beginnings(topic) == {0: 15}
-    clusters.source.write(topic, [(0, plain(15))])
+    assert clusters.source.beginning_offsets(topic) == {0: 15}
+    clusters.source.write(topic, [(0, make_record(15))])
     again = planner(settings).plan()
     assert again is not None
     assert set(again.starts.values()) == {15}
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, 15, plain(15))], epoch=again.epoch))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, 15, make_record(15))], epoch=again.epoch))
     until(lambda: service.metric("reo_frontier_offset") == 15, "the copy goes on")
-    assert verdict({0: [plain(number) for number in (*range(RECORDS), 15)]}, clusters.destination.read(topic)) == []
+    assert compare_partitions({0: [make_record(number) for number in (*range(RECORDS), 15)]}, clusters.destination.read(topic)) == []

@@ -14,10 +14,10 @@ from common.settings import load
 from reo import health, startup
 from reo.supervisor import Supervisor
 from tests.conftest import Start
-from tests.kafka import Cluster, Clusters, spread, until
-from tests.recovering import numbered
+from tests.kafka import Cluster, Clusters, make_records, until
+from tests.recovery import add_source_offsets
 from tests.service import Service
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_settings import GOOD
 
 RECORDS = 100
@@ -37,15 +37,15 @@ def standing_still(cluster: Cluster) -> Iterator[None]:
 
 def is_ready(service: Service) -> None:
     """Wait until it says so."""
-    until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready", 40)
+    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready", 40)
 
 
 def waits_for(service: Service, what: str) -> None:
     """Wait until it says so, and until the lag shows that nobody knows it."""
-    until(lambda: service.ask("/readyz")[0] == 503 and what in service.ask("/readyz")[1], f"the service waits for {what}", 30)
+    until(lambda: service.http_get("/readyz")[0] == 503 and what in service.http_get("/readyz")[1], f"the service waits for {what}", 30)
     until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") > 1, "the lag grows", 30)
     assert service.metric("reo_ready", stage="deduplicator") == 0
-    assert service.ask("/livez")[0] == 200
+    assert service.http_get("/livez")[0] == 200
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["nothing to do", "in the middle of the work"])
@@ -53,18 +53,18 @@ def test_a_destination_that_stands_still(clusters: Clusters, topic: str, start: 
     """With and without something to do: not ready, with the reason, and lagging; then ready, and exact."""
     clusters.source.create(topic, 1)
     service = start(topic, "deduplicator", deduplicator_transaction_records="1", **QUICK)
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     is_ready(service)
     if busy:
-        written = spread(range(RECORDS), 1)
+        written = make_records(range(RECORDS), 1)
         clusters.source.write(topic, written)
-        feed(clusters, topic, topic, wrapped(clusters, topic, numbered(written)))
+        write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(written)))
         until(lambda: 2 <= service.metric("reo_transactions_total", outcome="committed") < RECORDS, "transactions run")
     with standing_still(clusters.destination):
         waits_for(service, "an answer of the destination cluster")
     is_ready(service)
     if busy:
-        clusters.copied(topic, RECORDS)
+        clusters.wait_for_copy(topic, RECORDS)
     until(lambda: service.metric("reo_lag_seconds", stage="deduplicator") == 0, "nothing waits")
     service.stop()
 

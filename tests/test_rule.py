@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from common.frontier import Hole, Link, RuleState
 from common.origin import Origin
 from deduplicator.rule import Decision, decide
-from tests.attempts import StageOne, origin
+from tests.task_attempts import StageOne, make_origin
 
 FRESH = RuleState(-1, 0, None)
 
 
 def run(start: RuleState, *records: tuple[int, int, int, int]) -> Decision:
     """Decide records given as (offset, epoch, batch, sequence)."""
-    return decide(start, [origin(*record) for record in records])
+    return decide(start, [make_origin(*record) for record in records])
 
 
 def twin(state: RuleState, origins: list[Origin]) -> Decision:
@@ -66,7 +66,7 @@ def written(seed: int, count: int) -> list[Origin]:
         batch = epoch * 10
         while position < len(visible) and len(records) < 20:
             size, batch = chance.randint(1, 4), batch + 1
-            task = [origin(o, epoch, batch, s) for s, o in enumerate(visible[position:position + size])]
+            task = [make_origin(o, epoch, batch, s) for s, o in enumerate(visible[position:position + size])]
             for attempt in range(chance.randint(1, 3)):
                 records += [record for record in task if attempt == 2 or chance.random() < 0.7]
             position += size
@@ -79,7 +79,7 @@ def written(seed: int, count: int) -> list[Origin]:
     return stream
 
 
-ANY_ORIGIN = st.builds(origin, st.integers(0, 6), st.integers(0, 3), st.integers(0, 2), st.integers(0, 4))
+ANY_ORIGIN = st.builds(make_origin, st.integers(0, 6), st.integers(0, 3), st.integers(0, 2), st.integers(0, 4))
 ANY_LINK = st.none() | st.builds(Link, st.integers(0, 6), st.integers(0, 2), st.integers(0, 4))
 ANY_HOLE = st.none() | st.builds(lambda first, more: Hole(first, first + more), st.integers(0, 6), st.integers(0, 4))
 ANY_STATE = st.builds(RuleState, st.integers(-1, 5), st.integers(0, 2), ANY_LINK, ANY_HOLE)
@@ -114,7 +114,7 @@ def test_nothing_is_lost_whatever_stage_one_writes(seed: int) -> None:
             decision = decide(state, [record])
             state, accepted = decision.state, accepted + [record.source_offset] * len(decision.accepted)
             assert accepted == visible[:len(accepted)], f"{accepted} of {visible}, after {record}"
-    healed = decide(state, [origin(offset, state.epoch + 9, 1, number) for number, offset in enumerate(visible[len(accepted):])])
+    healed = decide(state, [make_origin(offset, state.epoch + 9, 1, number) for number, offset in enumerate(visible[len(accepted):])])
     assert healed.state.frontier == visible[-1]
 
 
@@ -242,7 +242,7 @@ def test_the_link_offset_is_needed() -> None:
 
 def test_a_highest_seen_rule_loses_a_record_where_this_one_does_not() -> None:
     """The producer fails one batch and delivers the next; the retry brings the late records. Highest-seen drops them for ever."""
-    stream = [origin(0, 1, 1, 0), origin(2, 1, 1, 2), origin(0, 1, 1, 0), origin(1, 1, 1, 1), origin(2, 1, 1, 2)]
+    stream = [make_origin(0, 1, 1, 0), make_origin(2, 1, 1, 2), make_origin(0, 1, 1, 0), make_origin(1, 1, 1, 1), make_origin(2, 1, 1, 2)]
     highest, kept = -1, []
     for record in stream:
         if record.source_offset > highest:

@@ -13,9 +13,9 @@ from common.errors import SettingsInvalid
 from common.settings import load
 from tests.commands import reo_with
 from tests.conftest import Start
-from tests.kafka import Clusters, spread, until
+from tests.kafka import Clusters, make_records, until
 from tests.secured import PASSWORD, USER, Certificates, Secured, Tokens, token_server
-from tests.service import command_of, settings
+from tests.service import build_environment, read_command_line
 from tests.test_bad_input import STOP_S, stopped
 
 CLIENT_SECRET = "s3cr3t-of-the-client%&"
@@ -59,7 +59,7 @@ class Stand:
 
     def environment(self, topic: str, source: tuple[str, Given], destination: tuple[str, Given] | None = None) -> dict[str, str]:
         """Of a service that enters both clusters so; the destination without security when nothing is said."""
-        found = settings(self.clusters, topic, {"log_level": "DEBUG"})
+        found = build_environment(self.clusters, topic, {"log_level": "DEBUG"})
         for side, secured, way in (("SOURCE", self.source, source), ("DESTINATION", self.destination, destination)):
             if way is not None:
                 found[f"REO_{side}_BOOTSTRAP_SERVERS"] = secured.at(way[0])
@@ -90,13 +90,13 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 def test_both_stages_get_in(stand: Stand, topic: str, start: Start, source: str, destination: str) -> None:
     """An exact copy between clusters that each demand something of their own; the log, at DEBUG, has no secret, nor has any command line."""
     stand.source.cluster.create(topic, PARTITIONS)
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     stand.source.cluster.write(topic, records)
     service = start(topic, "--stop-at-end", environment=stand.environment(topic, stand.way(source), stand.way(destination)))
-    until(lambda: service.pid_of("jvm"), "stage one's JVM is there")
-    lines = {command_of(pid) for pid in service.living()}
-    assert service.ends() == 0, service.tail()
-    stand.clusters.copied(topic, RECORDS, STOP_S)
+    until(lambda: service.find_pid("jvm"), "stage one's JVM is there")
+    lines = {read_command_line(pid) for pid in service.list_processes()}
+    assert service.wait_for_exit() == 0, service.read_log_tail()
+    stand.clusters.wait_for_copy(topic, RECORDS, STOP_S)
     for secret in (PASSWORD, CLIENT_SECRET, "PRIVATE KEY"):
         assert secret not in service.log
         assert not [line for line in lines if secret in line]
@@ -137,7 +137,7 @@ def test_who_may_not_is_told_why(stand: Stand, topic: str, start: Start, case: s
 def test_the_wrong_protocol_is_named(stand: Stand, topic: str, listener: str | None, protocol: str, exit_code: int, words: list[str]) -> None:
     """Plain text where TLS is spoken, and the reverse: what was met, and the setting that mends it."""
     address = stand.source.at(listener) if listener else stand.source.cluster.address
-    environment = settings(stand.clusters, topic, {"connect_timeout_s": "2"})
+    environment = build_environment(stand.clusters, topic, {"connect_timeout_s": "2"})
     said = reo_with(environment | {"REO_SOURCE_BOOTSTRAP_SERVERS": address, "REO_SOURCE_SECURITY_PROTOCOL": protocol}, "lag", exit_code=exit_code).stderr
     assert [word for word in words if word not in said] == [], said
 

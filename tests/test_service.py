@@ -18,15 +18,15 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from common.destination_settings import FRONTIER_TABLE
-from reference.interfaces import COUNTED_IN
+from reference.interfaces import METRIC_MODULES
 from reo.demo.broker import free_port
 from reo.version import VERSION
 from tests.commands import as_json
 from tests.conftest import Start
-from tests.kafka import COPY_S, ROOT, Clusters, spread, until
+from tests.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.promql import at_a_glance
-from tests.service import kill, met, settings
-from tests.stage_one import frontiers_are_made, wrapped
+from tests.service import build_environment, send_signal, wait_for_failpoint
+from tests.stage_one import wait_for_frontiers, wrap_records
 
 NAMED = {
     "reo_records_in", "reo_records_out", "reo_records_dropped", "reo_transactions", "reo_transaction_seconds", "reo_lag_records", "reo_frontier_offset",
@@ -39,18 +39,18 @@ RECORDS = 1000
 def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
     """/livez is 200 from the start, /readyz only once both stages work, /metrics counts exactly what was copied, with lag 0 at the end."""
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(RECORDS), 2))
+    clusters.source.write(topic, make_records(range(RECORDS), 2))
     service = start(topic, freeze_at=f"one: started:1:{tmp_path / 'frozen'}")
-    stage_one = met(tmp_path / "frozen", "one: started")
-    until(lambda: service.ask("/livez") == (200, "ok\n"), "the service is alive")
-    status, reason = service.ask("/readyz")
+    stage_one = wait_for_failpoint(tmp_path / "frozen", "one: started")
+    until(lambda: service.http_get("/livez") == (200, "ok\n"), "the service is alive")
+    status, reason = service.http_get("/readyz")
     assert status == 503
     assert "replicator 0 is not working: it waits for" in reason
-    kill(stage_one, signal.SIGCONT)
-    until(lambda: service.ask("/readyz") == (200, "ok\n"), "the service is ready")
-    assert service.ask("/nowhere")[0] == 404
+    send_signal(stage_one, signal.SIGCONT)
+    until(lambda: service.http_get("/readyz") == (200, "ok\n"), "the service is ready")
+    assert service.http_get("/nowhere")[0] == 404
 
-    clusters.copied(topic, RECORDS)
+    clusters.wait_for_copy(topic, RECORDS)
     until(lambda: service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "all records are counted")
     until(lambda: service.metric("reo_records_in_total", stage="replicator", topic=topic) == RECORDS, "all source offsets are counted")
     until(lambda: service.metric("reo_lag_records") == 0, "nothing lags behind")
@@ -63,23 +63,23 @@ def test_metrics_health_and_readiness_on_one_port(clusters: Clusters, topic: str
     assert service.metric("reo_records_dropped_total") == 0
     assert service.metric("reo_transactions_total", outcome="committed") >= 2
     assert service.metric("reo_run_epoch") > 0
-    families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.ask("/metrics")[1])}
+    families = {family.name for family in prometheus_client.parser.text_string_to_metric_families(service.http_get("/metrics")[1])}
     assert families >= NAMED | at_a_glance(), "what the dashboard's first row asks for is there from the beginning"
 
-    (build,) = [line for line in service.ask("/metrics")[1].splitlines() if line.startswith("reo_build_info")]
+    (build,) = [line for line in service.http_get("/metrics")[1].splitlines() if line.startswith("reo_build_info")]
     assert f'version="{VERSION}"' in build
     assert f'confluent_kafka="{confluent_kafka.version()[0]}"' in build
     assert 'compiled="yes"' in build
-    until(lambda: json.loads(service.ask("/status")[1])["ready"], "the service says that it is ready")
-    says_the_same(json.loads(service.ask("/status")[1]), as_json(clusters, topic, "status"))
+    until(lambda: json.loads(service.http_get("/status")[1])["ready"], "the service says that it is ready")
+    says_the_same(json.loads(service.http_get("/status")[1]), as_json(clusters, topic, "status"))
 
-    victim = until(lambda: service.pid_of("deduplicator"), "stage two lives")
-    kill(victim)
-    until(lambda: service.ask("/readyz")[0] == 503, "a killed stage is not ready")
-    until(lambda: service.ask("/readyz")[0] == 200, "it is ready again")
+    victim = until(lambda: service.find_pid("deduplicator"), "stage two lives")
+    send_signal(victim)
+    until(lambda: service.http_get("/readyz")[0] == 503, "a killed stage is not ready")
+    until(lambda: service.http_get("/readyz")[0] == 200, "it is ready again")
     assert service.metric("reo_records_out_total", stage="deduplicator", topic=topic) == RECORDS, "what a dead process had counted is not lost"
     assert service.metric("reo_stage_restarts_total", stage="deduplicator") == 1
-    error = json.loads(service.ask("/status")[1])["last_error"]
+    error = json.loads(service.http_get("/status")[1])["last_error"]
     assert (error["error"], error["exit_code"]) == (None, -signal.SIGKILL)
     assert re.fullmatch(r"deduplicator-0 ended at \S+ \(SIGKILL\): its log says why", error["message"])
     service.stop()
@@ -101,9 +101,9 @@ def test_a_port_that_is_taken_is_named(clusters: Clusters, topic: str, start: St
     """Two services cannot share a port: the second ends with the settings' exit code and says which setting."""
     clusters.source.create(topic, 1)
     first = start(topic, "deduplicator")
-    until(lambda: first.ask("/livez")[0] == 200, "the first service has its port")
+    until(lambda: first.http_get("/livez")[0] == 200, "the first service has its port")
     second = start(topic, "deduplicator", metrics_port=first.environment["REO_METRICS_PORT"], application="other")
-    assert second.ends() == 2
+    assert second.wait_for_exit() == 2
     assert "REO_METRICS_PORT" in second.log
     first.stop()
 
@@ -114,7 +114,7 @@ def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: st
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         service = start(topic, "deduplicator", "--stop-at-end", metrics_port=str(port))
-        assert service.ends() == 0, service.tail()
+        assert service.wait_for_exit() == 0, service.read_log_tail()
     assert f"metrics.port {port} is taken" in service.log
     assert not service.errors
 
@@ -123,7 +123,7 @@ def test_a_copy_that_ends_needs_no_port_of_its_own(clusters: Clusters, topic: st
 def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, topic: str, start: Start, tmp_path: Path, way: str) -> None:
     """The same copy, told in the two other ways: topics, group and transactional ids are the ones that were named."""
     clusters.source.create(topic, 1)
-    clusters.source.write(topic, spread(range(20), 1))
+    clusters.source.write(topic, make_records(range(20), 1))
     copy, proxy, group = f"{topic}-copy", f"{topic}-between", f"{topic}-app"
     if way == "settings file":
         file = tmp_path / "reo.toml"
@@ -137,10 +137,10 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
             "KAFKA_CLUSTERS_DESTINATION_TOPIC_PROXY": proxy, "STREAMS_NUM_STREAM_THREADS": "1", "KAFKA_CONFIG_CONSUMER_AUTO_RESET": "earliest",
         }
     service = start(topic, "deduplicator", environment=environment | {"REO_METRICS_PORT": str(free_port())})
-    frontiers_are_made(service, 1)
-    records = [(0, number, record) for number, (_, record) in enumerate(spread(range(20), 1))]
-    clusters.destination.write(proxy, wrapped(clusters, topic, records))
-    until(lambda: clusters.destination.written(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
+    wait_for_frontiers(service, 1)
+    records = [(0, number, record) for number, (_, record) in enumerate(make_records(range(20), 1))]
+    clusters.destination.write(proxy, wrap_records(clusters, topic, records))
+    until(lambda: clusters.destination.count_offsets(copy) >= 20 and not clusters.differences(topic, copy), "the copy is exact")
     groups = {found.group_id for found in clusters.destination.admin.list_consumer_groups().result().valid}
     assert group in groups
     assert not re.search(rf"reo-{topic}", " ".join(groups))
@@ -149,7 +149,7 @@ def test_settings_come_from_a_file_or_by_kafka_reos_names(clusters: Clusters, to
 
 def test_every_metric_that_a_page_names_is_there() -> None:
     """The names on all pages are metrics of the code, as Prometheus is shown them."""
-    there = {sample for module in COUNTED_IN for metric in vars(module).values() if isinstance(metric, MetricWrapperBase)
+    there = {sample for module in METRIC_MODULES for metric in vars(module).values() if isinstance(metric, MetricWrapperBase)
              for sample in (metric._name, f"{metric._name}_total")}
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     named = {name for page in pages for name in re.findall(r"`(reo_[a-z_]+)", page.read_text())}
@@ -160,13 +160,13 @@ def test_every_metric_that_a_page_names_is_there() -> None:
 def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: Start) -> None:
     """A host by another name, and a broker that is not there: the same clusters, so the copy goes on where it was."""
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(100), 2))
-    assert start(topic, "--stop-at-end").ends() == 0
-    clusters.source.write(topic, spread(range(100, 200), 2))
+    clusters.source.write(topic, make_records(range(100), 2))
+    assert start(topic, "--stop-at-end").wait_for_exit() == 0
+    clusters.source.write(topic, make_records(range(100, 200), 2))
     others = {f"{side}_bootstrap_servers": f"127.0.0.1:{free_port()},{cluster.address.replace('127.0.0.1', 'localhost')}"
               for side, cluster in (("source", clusters.source), ("destination", clusters.destination))}
     service = start(topic, "--stop-at-end", **others)
-    assert service.ends() == 0, service.tail()
+    assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
 
 
@@ -190,8 +190,8 @@ two.join()
 def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:
     """Called from Python, in one process: stage one ends when all is copied, stage two when it is told to."""
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(RECORDS), 2))
-    environment = {"PATH": os.environ["PATH"]} | settings(clusters, topic, {"stop_at_end": "true"})
+    clusters.source.write(topic, make_records(range(RECORDS), 2))
+    environment = {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {"stop_at_end": "true"})
     done = subprocess.run([sys.executable, "-c", LIBRARY], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=COPY_S, check=False)
     assert done.returncode == 0, done.stderr
     assert clusters.differences(topic) == []

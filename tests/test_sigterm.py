@@ -12,13 +12,13 @@ from typing import Protocol
 
 import pytest
 
-from faults.proxied import proxied
+from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from faults.rule import EVERY
-from tests.kafka import ROOT, Cluster, Clusters, spread, until
-from tests.recovering import numbered
-from tests.service import Service, settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from faults.proxy_rule import EVERY
+from tests.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.recovery import add_source_offsets
+from tests.service import Service, build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 STOP_S = 10
 RECORDS = 20
@@ -35,7 +35,7 @@ class Begin(Protocol):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
     """One broker and the proxy in front of it."""
-    broker, proxy = proxied(tmp_path_factory.mktemp("sigterm") / "broker", ROOT / "jars" / "broker")
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("sigterm") / "broker", ROOT / "jars" / "broker")
     with proxy:
         try:
             yield Cluster(broker.start().wait()), proxy
@@ -62,7 +62,7 @@ def begin(both: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.Temp
 
     def start(*arguments: str, **more: str) -> Service:
         through = {"destination_topic": f"{topic}-copy", "destination_bootstrap_servers": proxy.address, **QUICK, **more}
-        service = Service(tmp_path_factory.mktemp("service") / "tmp", settings(Clusters(cluster, cluster), topic, through), arguments)
+        service = Service(tmp_path_factory.mktemp("service") / "tmp", build_environment(Clusters(cluster, cluster), topic, through), arguments)
         started.append(service)
         return service.start()
 
@@ -70,7 +70,7 @@ def begin(both: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.Temp
     yield start
     for service in started:
         service.kill_all()
-        print(service.tail())
+        print(service.read_log_tail())
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
@@ -86,9 +86,9 @@ def test_while_it_connects(begin: Begin, side: str) -> None:
 def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:
     """A running service whose destination keeps its connections and no longer answers."""
     service = begin("deduplicator")
-    frontiers_are_made(service, 1)
+    wait_for_frontiers(service, 1)
     proxy.half_open = True
-    until(lambda: "waits for an answer of the destination cluster" in service.ask("/readyz")[1], "it waits", 40)
+    until(lambda: "waits for an answer of the destination cluster" in service.http_get("/readyz")[1], "it waits", 40)
     assert service.stop() <= STOP_S
 
 
@@ -96,24 +96,24 @@ def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Prox
     """The request that ends the transaction has not arrived. Whether it still does is nobody's to know: the next start copies what is missing, once."""
     clusters, copy = Clusters(both[0], both[0]), f"{topic}-copy"
     service = begin("deduplicator")
-    frontiers_are_made(service, 1)
-    written = spread(range(RECORDS), 1)
+    wait_for_frontiers(service, 1)
+    written = make_records(range(RECORDS), 1)
     both[0].write(topic, written)
-    held = proxy.rule("hold", "EndTxn", topic, times=EVERY)
-    feed(clusters, topic, copy, wrapped(clusters, topic, numbered(written)))
-    assert held.hit.wait(STOP_S * 2), service.tail()
+    held = proxy.add_rule("hold", "EndTxn", topic, times=EVERY)
+    write_intermediate(clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written)))
+    assert held.matched_event.wait(STOP_S * 2), service.read_log_tail()
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
-    until(lambda: both[0].written(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
+    until(lambda: both[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
     again.stop()
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
 def test_while_the_group_rebalances(begin: Begin, proxy: Proxy, topic: str, api: str) -> None:
     """The group's coordinator has not answered the request of a new member."""
-    held = proxy.rule("hold", api, topic, times=EVERY)
+    held = proxy.add_rule("hold", api, topic, times=EVERY)
     service = begin("deduplicator")
-    assert held.hit.wait(STOP_S * 6), service.tail()
+    assert held.matched_event.wait(STOP_S * 6), service.read_log_tail()
     assert service.stop() <= STOP_S
 

@@ -15,7 +15,7 @@ from reo.demo.broker import Broker
 from simulator.kafka import Cluster, Network, clients
 from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests import kafka_scripts_groups, kafka_scripts_reading, kafka_scripts_transactions
-from tests.conftest import unique
+from tests.conftest import make_topic_name
 from tests.kafka import Clusters
 from tests.kafka_scripts import World
 from tests.test_older_kafka import JARS
@@ -55,7 +55,7 @@ def on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
 
 def on_real(script: Script, address: str) -> Notes:
     """What a script notes on a real cluster."""
-    world = World((Consumer, Producer, AdminClient), address, unique(script.__name__), time.sleep, lambda: time.time() * 1000)
+    world = World((Consumer, Producer, AdminClient), address, make_topic_name(script.__name__), time.sleep, lambda: time.time() * 1000)
     script(world)
     return world.notes
 

@@ -14,7 +14,7 @@ import pytest
 
 from faults.load import Load
 from tests.conftest import Start
-from tests.kafka import COPY_S, Clusters, spread, until
+from tests.kafka import COPY_S, Clusters, make_records, until
 from tests.service import Service
 from tests.spark_cluster import HERE, SparkCluster, freeze, jar_names, state_of, thaw
 
@@ -56,12 +56,12 @@ def working(cluster: SparkCluster) -> dict[int, int]:
 def test_executors_copy_exactly(clusters: Clusters, topic: str, start: Start, cluster: SparkCluster) -> None:
     """In Real-Time Mode, on two workers: records from before and after the start, by executors that were given the connector's jars."""
     clusters.source.create(topic, FOR_BOTH)
-    clusters.source.write(topic, spread(range(4000), FOR_BOTH))
+    clusters.source.write(topic, make_records(range(4000), FOR_BOTH))
     service = start(topic, replicator_master=cluster.url, **ON_CLUSTER)
-    clusters.copied(topic, 4000)
+    clusters.wait_for_copy(topic, 4000)
     assert len(working(cluster)) == 2, "both workers have an executor"
-    clusters.source.write(topic, spread(range(4000, 6000), FOR_BOTH))
-    clusters.copied(topic, 6000)  # in the same batch: no boundary is due for minutes
+    clusters.source.write(topic, make_records(range(4000, 6000), FOR_BOTH))
+    clusters.wait_for_copy(topic, 6000)  # in the same batch: no boundary is due for minutes
     until(lambda: all(cluster.partitions_read(number, topic) for number in range(2)), "each worker says that it has read some, in Real-Time Mode")
     until(lambda: set.union(*(cluster.partitions_read(number, topic) for number in range(2))) == set(range(FOR_BOTH)), "and both together all")
     assert {"spark-sql-kafka", "kafka-clients"} <= jar_names(cluster.folder), "the driver has shipped the connector"
@@ -75,16 +75,16 @@ def test_a_dead_and_a_frozen_executor_are_healed(clusters: Clusters, topic: str,
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, replicator_master=cluster.url, **ON_CLUSTER)
     with Load(clusters.source, topic, PARTITIONS, RECORDS_PER_S) as load:
-        until(lambda: clusters.destination.written(topic) > RECORDS_PER_S, "the copy has begun", COPY_S)
+        until(lambda: clusters.destination.count_offsets(topic) > RECORDS_PER_S, "the copy has begun", COPY_S)
         before = until(lambda: working(cluster), "both workers have an executor")
         doomed = until(lambda: [number for number in range(2) if cluster.partitions_read(number, topic)], "an executor reads partitions of the source")[0]
         victim = cluster.alive[doomed]
         killed = cluster.kill_worker(victim)
         died = time.monotonic()
         assert before[victim.pid] in killed
-        ends = clusters.destination.ends(topic)
-        until(lambda: all(end > ends[partition] + RECORDS_PER_S for partition, end in clusters.destination.ends(topic).items()),
-              "the other worker copies every partition alone", HEAL_S, [service.tail()])
+        ends = clusters.destination.end_offsets(topic)
+        until(lambda: all(end > ends[partition] + RECORDS_PER_S for partition, end in clusters.destination.end_offsets(topic).items()),
+              "the other worker copies every partition alone", HEAL_S, [service.read_log_tail()])
         repeated = service.metric("reo_records_dropped_total", reason="duplicate") + service.metric("reo_records_dropped_total", reason="stale")
         print(f"measured: {time.monotonic() - died:.1f} s from the kill until every partition went on; runs: {runs_begun(service)}, repeated: {repeated}")
         assert cluster.alive[0].pid != victim.pid
@@ -94,24 +94,24 @@ def test_a_dead_and_a_frozen_executor_are_healed(clusters: Clusters, topic: str,
         freeze(frozen)
         stood = time.monotonic()
         until(lambda: standing(clusters, topic), "nothing is written to the intermediate topic")
-        still = clusters.destination.written(f"{topic}-proxy")
+        still = clusters.destination.count_offsets(f"{topic}-proxy")
         until(lambda: time.monotonic() > stood + FROZEN_S, "the executor has stood still for some seconds")
-        assert clusters.destination.written(f"{topic}-proxy") == still, "the frozen executor was the one that copies"
+        assert clusters.destination.count_offsets(f"{topic}-proxy") == still, "the frozen executor was the one that copies"
         assert state_of(frozen) == "T"
         thaw(frozen)
         moved = time.monotonic()
-        until(lambda: clusters.destination.written(f"{topic}-proxy") > still, "the copy goes on", COPY_S)
+        until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") > still, "the copy goes on", COPY_S)
         print(f"measured: {time.monotonic() - moved:.1f} s from SIGCONT to the next record, runs: {runs_begun(service)}")
         load.stop()
         assert load.aborted > 0
     visible = sum(map(len, clusters.source.read(topic).values()))
-    clusters.copied(topic, visible)
+    clusters.wait_for_copy(topic, visible)
     assert service.process.poll() is None
     service.stop()
 
 
 def standing(clusters: Clusters, topic: str) -> bool:
     """Whether the intermediate topic does not grow for a second, while the source does."""
-    before = clusters.destination.written(f"{topic}-proxy"), clusters.source.written(topic)
+    before = clusters.destination.count_offsets(f"{topic}-proxy"), clusters.source.count_offsets(topic)
     time.sleep(1)
-    return clusters.destination.written(f"{topic}-proxy") == before[0] and clusters.source.written(topic) > before[1]
+    return clusters.destination.count_offsets(f"{topic}-proxy") == before[0] and clusters.source.count_offsets(topic) > before[1]

@@ -12,12 +12,12 @@ from confluent_kafka.admin import NewPartitions
 
 from common import start_at
 from tests.conftest import Start
-from tests.judge import verdict
-from tests.kafka import Cluster, Clusters, plain, spread, until
-from tests.merging import several
-from tests.recovering import lose_the_frontier, numbered
-from tests.service import Service, met
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.judge import compare_partitions
+from tests.kafka import Cluster, Clusters, make_record, make_records, until
+from tests.merged_topics import build_topics_environment
+from tests.recovery import add_source_offsets, delete_group
+from tests.service import Service, wait_for_failpoint
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import STOP_S, stopped
 
 PARTITIONS = 3
@@ -28,13 +28,13 @@ EACH = RECORDS // PARTITIONS
 def source_with_records(clusters: Clusters, topic: str) -> None:
     """Partition p has the numbers p, p + PARTITIONS …, at offsets 0, 1 …; the timestamp of number n is that of `plain(n)`."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))
+    clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
 
 
 def differences_from(clusters: Clusters, topic: str, begins: dict[int, int]) -> list[str]:
     """The judge's verdict on a copy that begins at these source offsets."""
     source = {partition: records[begins[partition]:] for partition, records in clusters.source.read(topic).items()}
-    return verdict(source, clusters.destination.read(topic))
+    return compare_partitions(source, clusters.destination.read(topic))
 
 
 def deleted_up_to(cluster: Cluster, topic: str, partition: int, offset: int) -> None:
@@ -56,20 +56,20 @@ def test_offsets_also_after_a_death_before_the_first_record(clusters: Clusters, 
     proof = tmp_path / "died"
     begins = {0: 40, 1: EACH, 2: 0}
     service = start(topic, "deduplicator", source_start=f"0=40, 1={EACH}", die_at=f"two: first frontier made:1:{proof}")
-    met(proof, "two: first frontier made")
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_failpoint(proof, "two: first frontier made")
+    wait_for_frontiers(service, PARTITIONS)
     assert begun_at(service, topic) == begins
     service.stop()
-    clusters.source.write(topic, [(1, plain(1000))])
-    assert start(topic, "--stop-at-end", source_start="0=7,1=7,2=7").ends() == 0
-    assert clusters.destination.written(topic) > 0
+    clusters.source.write(topic, [(1, make_record(1000))])
+    assert start(topic, "--stop-at-end", source_start="0=7,1=7,2=7").wait_for_exit() == 0
+    assert clusters.destination.count_offsets(topic) > 0
     assert differences_from(clusters, topic, begins) == []
 
 
 def begins(clusters: Clusters, topic: str, start: Start, partitions: int = PARTITIONS, **more: str) -> dict[int, int]:
     """Start stage two until it has its frontiers, and return where it says that the copy begins. (The test above shows that stage one begins there.)"""
     service = start(topic, "deduplicator", **more)
-    frontiers_are_made(service, partitions)
+    wait_for_frontiers(service, partitions)
     service.stop()
     return begun_at(service, topic)
 
@@ -77,7 +77,7 @@ def begins(clusters: Clusters, topic: str, start: Start, partitions: int = PARTI
 def test_a_moment_in_iso_8601(clusters: Clusters, topic: str, start: Start) -> None:
     """The first record from that moment on; a partition whose records are all older begins at its end."""
     source_with_records(clusters, topic)
-    old = [(2, plain(number)._replace(timestamp_ms=1_000_000_000_000)) for number in range(5000, 5005)]
+    old = [(2, make_record(number)._replace(timestamp_ms=1_000_000_000_000)) for number in range(5000, 5005)]
     deleted_up_to(clusters.source, topic, 2, EACH)
     clusters.source.write(topic, old)
     moment = datetime.fromtimestamp(1_700_000_000_150 / 1000, UTC).isoformat(timespec="milliseconds")
@@ -90,8 +90,8 @@ def test_latest_also_after_a_restart_before_the_first_record(clusters: Clusters,
     assert begins(clusters, topic, start, source_start="latest") == dict.fromkeys(range(PARTITIONS), EACH)
     clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     until(lambda: clusters.source.partitions(topic) == PARTITIONS + 1, "the source has the new partition")
-    clusters.source.write(topic, spread(range(RECORDS, RECORDS + 80), PARTITIONS + 1))
-    assert start(topic, "--stop-at-end", source_start="latest").ends() == 0
+    clusters.source.write(topic, make_records(range(RECORDS, RECORDS + 80), PARTITIONS + 1))
+    assert start(topic, "--stop-at-end", source_start="latest").wait_for_exit() == 0
     assert differences_from(clusters, topic, {0: EACH, 1: EACH, 2: EACH, 3: 0}) == []
 
 
@@ -101,12 +101,12 @@ def test_latest_for_a_topic_that_appeared_while_stage_two_was_down(clusters: Clu
     first, later = f"{topic}-first", f"{topic}-later"
     rules = {"source_start": "latest", "deduplicator_workers": "2"}
     source_with_records(clusters, first)
-    service = start(topic, "deduplicator", environment=several(clusters, topic, f"^{topic}-.*", **rules))
-    frontiers_are_made(service, PARTITIONS)
+    service = start(topic, "deduplicator", environment=build_topics_environment(clusters, topic, f"^{topic}-.*", **rules))
+    wait_for_frontiers(service, PARTITIONS)
     assert begun_at(service, first) == dict.fromkeys(range(PARTITIONS), EACH)
     service.stop()
     source_with_records(clusters, later)
-    service = start(topic, "deduplicator", environment=several(clusters, topic, f"^{topic}-.*", **rules))
+    service = start(topic, "deduplicator", environment=build_topics_environment(clusters, topic, f"^{topic}-.*", **rules))
     until(lambda: begun_at(service, later) == dict.fromkeys(range(PARTITIONS), 0), "the topic that appeared begins at its first records")
     assert begun_at(service, first) == {}
     service.stop()
@@ -117,14 +117,14 @@ def test_latest_where_the_frontiers_of_an_empty_copy_were_lost(clusters: Cluster
     """The group is deleted after something was sent and before anything arrived: what the source has is copied whole."""
     clusters.source.create(topic, PARTITIONS)
     service = start(topic, "deduplicator", source_start="latest")
-    frontiers_are_made(service, PARTITIONS)
-    clusters.source.write(topic, spread(range(RECORDS), PARTITIONS))
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, 0, plain(0))], epoch=1))
+    wait_for_frontiers(service, PARTITIONS)
+    clusters.source.write(topic, make_records(range(RECORDS), PARTITIONS))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, 0, make_record(0))], epoch=1))
     until(lambda: service.metric("reo_records_dropped_total", reason="stale") == 1, "a record of an old run was dropped")
     service.stop()
-    lose_the_frontier(clusters.destination, topic)
+    delete_group(clusters.destination, topic)
     service = start(topic, "deduplicator", source_start="latest")
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     assert begun_at(service, topic) == dict.fromkeys(range(PARTITIONS), 0)
     service.stop()
 
@@ -133,14 +133,14 @@ def test_going_on_behind_what_another_program_has_copied(clusters: Clusters, top
     """A topic that kaf-relay has filled stands at the source offsets of its ends: with these, and told to append, the whole becomes an exact copy."""
     source_with_records(clusters, topic)
     clusters.destination.create(topic, PARTITIONS)
-    clusters.destination.write(topic, spread(range(120), PARTITIONS))
-    ends = clusters.destination.ends(topic)
+    clusters.destination.write(topic, make_records(range(120), PARTITIONS))
+    ends = clusters.destination.end_offsets(topic)
     service = start(topic, "deduplicator", source_start=",".join(f"{partition}={end}" for partition, end in ends.items()),
                     deduplicator_without_frontier="append")
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     assert begun_at(service, topic) == ends
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(RECORDS), PARTITIONS), 120)))
-    clusters.copied(topic, RECORDS)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(make_records(range(RECORDS), PARTITIONS), 120)))
+    clusters.wait_for_copy(topic, RECORDS)
     service.stop()
 
 
@@ -152,7 +152,7 @@ def test_offsets_that_are_not_there_are_refused(clusters: Clusters, topic: str, 
     stopped(wrong, 2, "SettingsInvalid", f"offset 9 of {topic}-1, which has 10 to {EACH}", f"offset {EACH + 1} of {topic}-2, which has 0 to {EACH}")
     stopped(start(topic, "deduplicator", source_start="0=5,3=0"), 2, "SettingsInvalid", f"partition 3 of {topic}, which has partitions 0 to 2")
     right = start(topic, "deduplicator", source_start=f"0=6,1=10,2={EACH}")
-    frontiers_are_made(right, PARTITIONS)
+    wait_for_frontiers(right, PARTITIONS)
     assert begun_at(right, topic) == {0: 6, 1: 10, 2: EACH}
     assert right.stop() < STOP_S
 
@@ -164,7 +164,7 @@ def test_an_added_partition_is_begun_at_its_first_record_with_offsets(clusters: 
     deleted_up_to(clusters.source, topic, 0, 5 + 1)
     clusters.source.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     until(lambda: clusters.source.partitions(topic) == PARTITIONS + 1, "the source has the new partition")
-    clusters.source.write(topic, [(3, plain(1)), (3, plain(2))])
+    clusters.source.write(topic, [(3, make_record(1)), (3, make_record(2))])
     assert begins(clusters, topic, start, PARTITIONS + 1, source_start="0=5") == {3: 0}
 
 

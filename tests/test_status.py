@@ -22,20 +22,20 @@ from reo.lag import Lag, check_limits
 from reo.status import Watcher
 from tests.commands import COMMAND_S, ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.conftest import Start
-from tests.kafka import ROOT, Clusters, spread, until
-from tests.recovering import FIRST, LEAVES_AT_ONCE, PARTITIONS, copied, nobody_is_in, numbered
-from tests.service import settings
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.kafka import ROOT, Clusters, make_records, until
+from tests.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, add_source_offsets, copy_and_stop, wait_for_empty_group
+from tests.service import build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
-HALF = FIRST // PARTITIONS
+HALF = FIRST_RECORDS // PARTITIONS
 NOTHING: dict[str, Any] = {"records": 0, "seconds": 0.0}
-RECORDS = spread(range(2 * FIRST), PARTITIONS)
+RECORDS = make_records(range(2 * FIRST_RECORDS), PARTITIONS)
 """The first half is copied before."""
 
 
 def feed_the_rest(clusters: Clusters, topic: str) -> None:
     """What stage one does with the second half."""
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(RECORDS, FIRST)))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, add_source_offsets(RECORDS, FIRST_RECORDS)))
 
 
 def lags(clusters: Clusters, topic: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -50,7 +50,7 @@ def lags(clusters: Clusters, topic: str) -> tuple[dict[str, Any], dict[str, Any]
 def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start) -> None:
     """Nothing copied; all copied; stage one still; stage two stopped; all copied again: whose lag it is, since when, and whether stage two runs."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, spread(range(10), PARTITIONS))
+    clusters.source.write(topic, make_records(range(10), PARTITIONS))
     before = [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)]
     total, status = lags(clusters, topic)
     assert (total["stage_one"]["records"], total["stage_two"], total["both"]["records"]) == (10, NOTHING, 10)
@@ -59,55 +59,55 @@ def test_each_stage_has_its_own_lag(clusters: Clusters, topic: str, start: Start
     assert [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)] == before, "a look has changed something"
     clusters.source.delete(topic)
 
-    copied(clusters, topic, start, RECORDS, **LEAVES_AT_ONCE)
-    service = start(topic, "deduplicator", **LEAVES_AT_ONCE)
-    frontiers_are_made(service, PARTITIONS)
+    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    wait_for_frontiers(service, PARTITIONS)
     total, status = lags(clusters, topic)
     assert total == {"stage_one": NOTHING, "stage_two": NOTHING, "both": NOTHING}
     assert [(row["source_end"], row["stage_one_offset"], row["frontier"]) for row in status["partitions"]] == [(HALF, HALF, HALF - 1)] * PARTITIONS
     assert (status["progress"], status["stage_two"].split(":")[0], list(status["group"]["members"].values())) == ("all is copied", "runs", [PARTITIONS])
     assert (status["last_error"], status["would_stop"]) == (None, None)
 
-    clusters.source.write(topic, RECORDS[FIRST:])
-    written_s, asked_s = RECORDS[FIRST][1].timestamp_ms / 1000, time.time()
+    clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
+    written_s, asked_s = RECORDS[FIRST_RECORDS][1].timestamp_ms / 1000, time.time()
     total, _ = lags(clusters, topic)
-    assert (total["stage_one"]["records"], total["stage_two"], total["both"]["records"]) == (FIRST, NOTHING, FIRST)
+    assert (total["stage_one"]["records"], total["stage_two"], total["both"]["records"]) == (FIRST_RECORDS, NOTHING, FIRST_RECORDS)
     assert asked_s - written_s - 1 < total["both"]["seconds"] < time.time() - written_s + 1, "the first record that waits is as old as its timestamp says"
 
     service.stop()
-    nobody_is_in(clusters.destination, topic)
+    wait_for_empty_group(clusters.destination, topic)
     fed_s = time.time()
     feed_the_rest(clusters, topic)
     before = [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)]
     total, status = lags(clusters, topic)
-    assert (total["stage_one"], total["stage_two"]["records"], total["both"]["records"]) == (NOTHING, FIRST, FIRST)
+    assert (total["stage_one"], total["stage_two"]["records"], total["both"]["records"]) == (NOTHING, FIRST_RECORDS, FIRST_RECORDS)
     assert 0 < total["stage_two"]["seconds"] < time.time() - fed_s + 1, "it waits since it was written to the intermediate topic"
     assert as_json(clusters, topic, "lag")["total"]["stage_two"]["seconds"] > total["stage_two"]["seconds"]
     assert status["stage_two"].startswith("does not run")
     assert "whether it runs is unknown from outside" in status["stage_one"]
-    assert f"{FIRST} records wait" in status["progress"]
+    assert f"{FIRST_RECORDS} records wait" in status["progress"]
     assert [everything(cluster, topic) for cluster in (clusters.source, clusters.destination)] == before, "a look has changed something"
 
-    exceeded = reo(clusters, topic, "lag", "--max-records", str(FIRST - 1), exit_code=36)
-    assert f"{FIRST} records, more than --max-records {FIRST - 1}" in exceeded.stderr
-    assert reo(clusters, topic, "lag", "--max-records", str(FIRST)).stdout.splitlines()[-1].split()[0] == "total"
+    exceeded = reo(clusters, topic, "lag", "--max-records", str(FIRST_RECORDS - 1), exit_code=36)
+    assert f"{FIRST_RECORDS} records, more than --max-records {FIRST_RECORDS - 1}" in exceeded.stderr
+    assert reo(clusters, topic, "lag", "--max-records", str(FIRST_RECORDS)).stdout.splitlines()[-1].split()[0] == "total"
     assert "more than --max-seconds 5" in reo(clusters, topic, "lag", "--max-seconds", "5", exit_code=36).stderr
 
-    service = start(topic, "deduplicator", **LEAVES_AT_ONCE)
-    clusters.copied(topic, 2 * FIRST)
+    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    clusters.wait_for_copy(topic, 2 * FIRST_RECORDS)
     until(lambda: as_json(clusters, topic, "lag")["total"]["both"] == NOTHING, "nothing waits")
     service.stop()
 
 
 def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Start) -> None:
     """Between two looks 100 records were copied: both stages have that rate, and stage one is seen to run."""
-    copied(clusters, topic, start, RECORDS, **LEAVES_AT_ONCE)
-    service = start(topic, "deduplicator", **LEAVES_AT_ONCE)
-    frontiers_are_made(service, PARTITIONS)
-    watcher = Watcher(reo_settings.load(settings(clusters, topic, {})))
-    clusters.source.write(topic, RECORDS[FIRST:])
+    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    service = start(topic, "deduplicator", **CONSUMER_PROTOCOL)
+    wait_for_frontiers(service, PARTITIONS)
+    watcher = Watcher(reo_settings.load(build_environment(clusters, topic, {})))
+    clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
     feed_the_rest(clusters, topic)
-    clusters.copied(topic, 2 * FIRST)
+    clusters.wait_for_copy(topic, 2 * FIRST_RECORDS)
     until(lambda: all(service.metric("reo_frontier_offset", topic=topic, partition=str(partition)) == 2 * HALF - 1 for partition in range(PARTITIONS)),
           "the frontiers are there")
     seen = watcher.take_status()
@@ -120,8 +120,8 @@ def test_rates_are_those_of_the_copy(clusters: Clusters, topic: str, start: Star
 
 def test_what_a_start_would_stop_with(clusters: Clusters, topic: str, start: Start) -> None:
     """A source that lost what was not copied is said, with the exit code that the service would have; the look itself is no failure."""
-    copied(clusters, topic, start, RECORDS, **LEAVES_AT_ONCE)
-    clusters.source.write(topic, RECORDS[FIRST:])
+    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    clusters.source.write(topic, RECORDS[FIRST_RECORDS:])
     for answer in clusters.source.admin.delete_records([TopicPartition(topic, 0, HALF + 5)]).values():
         answer.result()
     status = as_json(clusters, topic, "status")
@@ -131,9 +131,9 @@ def test_what_a_start_would_stop_with(clusters: Clusters, topic: str, start: Sta
 
 def test_a_transaction_that_stays_open_is_shown(clusters: Clusters, topic: str, start: Start) -> None:
     """Where it begins, when both looks have it; and not when there is none."""
-    copied(clusters, topic, start, RECORDS, **LEAVES_AT_ONCE)
+    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
     assert as_json(clusters, topic, "status")["undecided"] == {}
-    end = clusters.destination.ends(topic)[0]
+    end = clusters.destination.end_offsets(topic)[0]
     producer = clusters.destination.producer(transactional_id=f"{topic}-open")
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -146,8 +146,8 @@ def test_a_transaction_that_stays_open_is_shown(clusters: Clusters, topic: str, 
 
 def test_watching(clusters: Clusters, topic: str, start: Start) -> None:
     """On a terminal a table that is renewed in its place; with --json a line each time, until Ctrl-C, exit code 0; on a pipe one table, and the end."""
-    copied(clusters, topic, start, RECORDS, **LEAVES_AT_ONCE)
-    given = settings(clusters, topic, {})
+    copy_and_stop(clusters, topic, start, RECORDS, **CONSUMER_PROTOCOL)
+    given = build_environment(clusters, topic, {})
     assert ESCAPE in on_a_terminal(given, "status", "--watch", "--every", "0.2", until="last error")
     assert reo(clusters, topic, "status", "--watch").stdout.count("last error") == 1
     process = subprocess.Popen([sys.executable, "-m", "reo", "status", "--watch", "--json", "--every", "0.1"], cwd=ROOT, stdout=subprocess.PIPE, text=True,

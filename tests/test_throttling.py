@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import Start
 from tests.java import Limit, quotas
-from tests.kafka import Clusters, plain, until
+from tests.kafka import Clusters, make_record, until
 from tests.service import Service
-from tests.stage_one import feed, frontiers_are_made, wrapped
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 RATE = 150_000
 """Bytes a second. The tests' brokers look back on 3 s (tests/conftest.py): so long a client may take twice the rate."""
@@ -29,10 +29,10 @@ HELD = (
 def copied_in(clusters: Clusters, service: Service, topic: str, first: int, lagging: str | None) -> float:
     """Write RECORDS from this number on, wait until they are copied, and return the seconds; meanwhile the stage has to lag, in records and in seconds."""
     began = time.monotonic()
-    clusters.source.write(topic, [(0, plain(number, SIZE)) for number in range(first, first + RECORDS)], batch_size=16384)
+    clusters.source.write(topic, [(0, make_record(number, SIZE)) for number in range(first, first + RECORDS)], batch_size=16384)
     if lagging:
         until(lambda: service.metric("reo_lag_records", stage=lagging) > 0 and service.metric("reo_lag_seconds", stage=lagging) > 0, f"{lagging} lags")
-    clusters.copied(topic, first + RECORDS)
+    clusters.wait_for_copy(topic, first + RECORDS)
     return time.monotonic() - began
 
 
@@ -40,7 +40,7 @@ def test_a_quota_holds_each_stage_without_harm(clusters: Clusters, topic: str, s
     """Each of the clients by its documented id: as slow as the quota says, quick without it, and exact; no run, transaction or process ends for it."""
     clusters.source.create(topic, 1)
     service = start(topic, client_id=topic, deduplicator_transaction_records="100")
-    until(lambda: service.ask("/readyz")[0] == 200, "the service is ready")
+    until(lambda: service.http_get("/readyz")[0] == 200, "the service is ready")
     copied_in(clusters, service, topic, 0, None)
     took = {}
     for number, (side, kind, roles, stage) in enumerate(HELD, 1):
@@ -76,12 +76,12 @@ def test_a_transaction_that_can_not_end_in_time_is_followed_by_smaller_ones(clus
     """All records that wait would make a transaction of several times its time-out, which would fail again and again. The copy gets on all the same, exact."""
     clusters.source.create(topic, 1)
     numbers = range(4000)
-    clusters.source.write(topic, [(0, plain(number, SIZE)) for number in numbers])
+    clusters.source.write(topic, [(0, make_record(number, SIZE)) for number in numbers])
     before = start(topic, "deduplicator", client_id=topic)
-    frontiers_are_made(before, 1)
+    wait_for_frontiers(before, 1)
     before.stop()
-    feed(clusters, topic, topic, wrapped(clusters, topic, [(0, number, plain(number, SIZE)) for number in numbers]))
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, [(0, number, make_record(number, SIZE)) for number in numbers]))
     service = start(topic, "deduplicator", client_id=topic, deduplicator_transaction_timeout_ms="10000")
-    clusters.copied(topic, len(numbers))
+    clusters.wait_for_copy(topic, len(numbers))
     until(lambda: service.metric("reo_transactions_total", outcome="committed") >= 2, "no transaction had room for all: the quota lets 2 MB through in time")
     service.stop()

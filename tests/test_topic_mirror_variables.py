@@ -11,7 +11,7 @@ import pytest
 from common.settings import is_ours, load
 from reo.demo.broker import free_port
 from tests.conftest import Start
-from tests.kafka import COPY_S, Clusters, spread, until
+from tests.kafka import COPY_S, Clusters, make_records, until
 from tests.test_client_options import refusal
 from tests.test_settings import GOOD
 
@@ -94,11 +94,11 @@ def test_its_environment_runs_topic_to_topic_in_one_cluster(clusters: Clusters, 
     """Only its names, one cluster on both sides: an exact copy, the group and the clients called as it calls them, metrics where it has them."""
     cluster, copy, port = clusters.destination, f"{topic}-copy", free_port()
     cluster.create(topic, 2)
-    cluster.write(topic, spread(range(1000), 2))
+    cluster.write(topic, make_records(range(1000), 2))
     start(topic, environment={
         "INPUT_TOPIC": topic, "OUTPUT_TOPIC": copy, "INPUT_BROKERS": cluster.address, "OUTPUT_BROKERS": cluster.address, "CLIENT_ID": "mirror",
         "CONSUMER_GROUP": f"{topic}_ktm", "NEWEST_OFFSET": "false", "MAX_PUBLISH": "1000", "PROM_SERVER_ADDR": f"127.0.0.1:{port}"})
-    until(lambda: cluster.partitions(copy) and cluster.written(copy) >= 1000, "all is written", COPY_S)
+    until(lambda: cluster.partitions(copy) and cluster.count_offsets(copy) >= 1000, "all is written", COPY_S)
     until(lambda: not Clusters(cluster, cluster).differences(topic, copy), "the copy is exact", COPY_S)
     members = cluster.admin.describe_consumer_groups([f"{topic}_ktm"])[f"{topic}_ktm"].result().members
     assert [member.client_id for member in members] == ["mirror-deduplicator-0"]

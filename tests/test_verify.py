@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition
 
 from tests.commands import as_json, reo_with
 from tests.judge import Record
-from tests.kafka import ROOT, Clusters, plain, spread, until
-from tests.merging import several
-from tests.service import settings
+from tests.kafka import ROOT, Clusters, make_record, make_records, until
+from tests.merged_topics import build_topics_environment
+from tests.service import build_environment
 
 PARTITIONS = 2
 RECORDS = 1000
@@ -21,7 +21,7 @@ Written = list[tuple[int, Record]]
 
 def verify(clusters: Clusters, topic: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    done = subprocess.run([sys.executable, "-m", "reo", "verify"], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | settings(clusters, topic, {}),
+    done = subprocess.run([sys.executable, "-m", "reo", "verify"], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, {}),
                           capture_output=True, text=True, timeout=120, check=False)
     assert "Traceback" not in done.stderr
     return done
@@ -36,7 +36,7 @@ def written(clusters: Clusters, topic: str, source: Written, copy: Written) -> N
 
 def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
     """Exit code 0, and every record counted: an aborted transaction on one side is no difference, nor is what its markers do to the offsets."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     written(clusters, topic, records[:600], records)
     aborting = clusters.source.producer(transactional_id=topic)
     aborting.init_transactions(30)
@@ -65,7 +65,7 @@ DIFFERENT = {
 def test_the_first_difference_is_shown(clusters: Clusters, topic: str, anomaly: str) -> None:
     """Exit code 30, the partition and both places; the other partition is still compared to its end."""
     change, shown = DIFFERENT[anomaly]
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     changed = change([record for partition, record in records if partition == 1])
     written(clusters, topic, records, [(0, record) for partition, record in records if partition == 0] + [(1, record) for record in changed])
     done = verify(clusters, topic)
@@ -81,13 +81,13 @@ def test_nothing_compared_is_nothing_shown(clusters: Clusters, topic: str) -> No
     never = verify(clusters, topic)
     assert "there was no record to compare" in never.stderr
     for cluster in (clusters.source, clusters.destination):
-        cluster.write(topic, spread(range(10), PARTITIONS))
+        cluster.write(topic, make_records(range(10), PARTITIONS))
     assert verify(clusters, topic).returncode == 0
     clusters.source.admin.delete_records([TopicPartition(topic, partition, 5) for partition in range(PARTITIONS)])
     until(lambda: verify(clusters, topic).returncode != 0, "retention has emptied the source", 30)
     emptied = verify(clusters, topic)
     assert f"{topic}-1: the records before source offset 5 and destination offset 5" in emptied.stdout
-    nowhere = reo_with(several(clusters, topic, f"^{topic}-nowhere.*"), "verify", exit_code=None)
+    nowhere = reo_with(build_topics_environment(clusters, topic, f"^{topic}-nowhere.*"), "verify", exit_code=None)
     assert "no source topic matches" in nowhere.stderr
     for done in (never, emptied, nowhere):
         assert done.returncode == 37, done.stdout + done.stderr
@@ -98,11 +98,11 @@ def test_nothing_compared_is_nothing_shown(clusters: Clusters, topic: str) -> No
 
 def test_partitions_beyond_the_sources_are_not_compared(clusters: Clusters, topic: str) -> None:
     """The verdict says so, for people and for programs; what was compared is exact."""
-    records = spread(range(RECORDS), PARTITIONS)
+    records = make_records(range(RECORDS), PARTITIONS)
     clusters.source.create(topic, PARTITIONS)
     clusters.destination.create(topic, PARTITIONS + 2)
     clusters.source.write(topic, records)
-    clusters.destination.write(topic, [*records, (PARTITIONS, plain(1))])
+    clusters.destination.write(topic, [*records, (PARTITIONS, make_record(1))])
     done = verify(clusters, topic)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"not compared:\n    {topic}: partitions 2 to 3 of the destination: the source has 2\n" in done.stdout
@@ -115,7 +115,7 @@ def test_partitions_beyond_the_sources_are_not_compared(clusters: Clusters, topi
 def test_without_a_copy_it_says_so(clusters: Clusters, topic: str) -> None:
     """Exit code 11: nothing was copied yet."""
     clusters.source.create(topic, PARTITIONS)
-    clusters.source.write(topic, [(0, plain(0))])
+    clusters.source.write(topic, [(0, make_record(0))])
     done = verify(clusters, topic)
     assert done.returncode == 11
     assert "nothing was copied to it yet" in done.stderr

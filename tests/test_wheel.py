@@ -8,8 +8,8 @@ import pytest
 
 from reo.version import VERSION
 from tests.installed import Installation, build_wheel, files_of
-from tests.kafka import ROOT, Clusters, spread
-from tests.service import settings
+from tests.kafka import ROOT, Clusters, make_records
+from tests.service import build_environment
 from tests.test_settings import GOOD
 
 pytestmark = pytest.mark.long
@@ -74,8 +74,8 @@ def test_an_installed_reo_is_set_up_and_copies(
     assert installed.reo("demo", exit_code=2).stderr.count("\n") == 1
 
     clusters.source.create(topic, 2)
-    clusters.source.write(topic, spread(range(RECORDS), 2))
-    environment = settings(clusters, topic, {})
+    clusters.source.write(topic, make_records(range(RECORDS), 2))
+    environment = build_environment(clusters, topic, {})
     assert "run `reo setup`" in installed.reo("run", exit_code=2, environment=environment).stderr
     assert f"{topic}-proxy" not in clusters.destination.admin.list_topics(timeout=30).topics, (
         "nothing was made on the clusters"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.conftest import Start
-from tests.judge import verdict
-from tests.kafka import START_S, Clusters, spread, until
+from tests.judge import compare_partitions
+from tests.kafka import START_S, Clusters, make_records, until
 from tests.postgresql import Server
-from tests.recovering import LEAVES_AT_ONCE, commits, numbered
+from tests.recovery import CONSUMER_PROTOCOL, add_source_offsets, read_commits
 from tests.service import Service
-from tests.stage_one import feed, frontiers_are_made, now_epoch, wrapped
+from tests.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 
 PARTITIONS = 2
 
@@ -17,15 +17,16 @@ def begun(clusters: Clusters, database: Server, topic: str, start: Start, record
     """A source with so many records, and stage two with its frontiers."""
     if not clusters.source.partitions(topic):
         clusters.source.create(topic, PARTITIONS)
-        clusters.source.write(topic, spread(range(records), PARTITIONS))
+        clusters.source.write(topic, make_records(range(records), PARTITIONS))
     service = start(topic, "deduplicator", **{"destination_postgresql": database.connection()} | more)
-    frontiers_are_made(service, PARTITIONS)
+    wait_for_frontiers(service, PARTITIONS)
     return service
 
 
 def run(clusters: Clusters, topic: str, begin: int, end: int, epoch: int | None = None) -> None:
     """What stage one writes in a run of these records, with an epoch of its own."""
-    feed(clusters, topic, topic, wrapped(clusters, topic, numbered(spread(range(end), PARTITIONS), begin), epoch or now_epoch()))
+    records = add_source_offsets(make_records(range(end), PARTITIONS), begin)
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, records, epoch or create_epoch()))
 
 
 def arrived(database: Server, topic: str, records: int, timeout_s: float = START_S) -> None:
@@ -37,14 +38,14 @@ def arrived(database: Server, topic: str, records: int, timeout_s: float = START
 def assert_exact(clusters: Clusters, database: Server, topic: str) -> None:
     """The judge's verdict; each row has its source's offset; and the group says what the database says."""
     source = clusters.source.read(topic)
-    assert verdict(source, database.read(topic, PARTITIONS)) == []
+    assert compare_partitions(source, database.read(topic, PARTITIONS)) == []
     assert database.offsets(topic) == [(partition, offset) for partition, records in source.items() for offset in range(len(records))]
     assert mirror(clusters, topic) == in_database(database, topic)
 
 
 def mirror(clusters: Clusters, topic: str) -> dict[int, tuple[int, str | None]]:
     """The group's commits."""
-    return {partition: tuple(commit) for partition, commit in commits(clusters.destination, topic).items()}  # type: ignore[misc]
+    return {partition: tuple(commit) for partition, commit in read_commits(clusters.destination, topic).items()}  # type: ignore[misc]
 
 
 def in_database(database: Server, topic: str) -> dict[int, tuple[int, str]]:
@@ -55,8 +56,8 @@ def in_database(database: Server, topic: str) -> dict[int, tuple[int, str]]:
 
 def copied_before(clusters: Clusters, database: Server, topic: str, start: Start) -> dict[str, str]:
     """A finished copy of 100 records; returns the settings to go on with."""
-    service = begun(clusters, database, topic, start, 200, **LEAVES_AT_ONCE)
+    service = begun(clusters, database, topic, start, 200, **CONSUMER_PROTOCOL)
     run(clusters, topic, 0, 100)
     arrived(database, topic, 100)
     service.stop()
-    return {"destination_postgresql": database.connection()} | LEAVES_AT_ONCE
+    return {"destination_postgresql": database.connection()} | CONSUMER_PROTOCOL

@@ -1,4 +1,4 @@
-"""The stories, by what is harmed; `ALL` is what `make faults` tells."""
+"""The stories, by the component that fails; `make faults` runs `ALL`."""
 
 from __future__ import annotations
 

@@ -7,68 +7,68 @@ import time
 from functools import partial
 
 from faults.run import Run, Story
-from faults.stand import Three
+from faults.testbed import ThreeBrokers
 from reo.demo.broker import Broker
 from tests.kafka import Clusters
 
 FREEZE_S = (5, 20)
 
 
-def one_of(clusters: Clusters, side: str, run: Run) -> Broker:
-    """A broker of this side, any of three."""
-    found = clusters.source.broker if side == "source" else clusters.destination.broker
-    return run.chance.choice(found.brokers) if isinstance(found, Three) else found
+def choose_broker(clusters: Clusters, side: str, run: Run) -> Broker:
+    """A broker of this side, a random one of three."""
+    broker = clusters.source.broker if side == "source" else clusters.destination.broker
+    return run.rng.choice(broker.brokers) if isinstance(broker, ThreeBrokers) else broker
 
 
-def killed(broker: Broker, run: Run) -> None:
-    """SIGKILL, and a new process on what was on disk."""
+def kill_broker(broker: Broker, run: Run) -> None:
+    """SIGKILL a broker, and start a new process on its data."""
     assert broker.running
     broker.kill()
-    run.hit("SIGKILL of a broker")
-    time.sleep(run.chance.uniform(0, 3))  # how long it is away is part of the harm
+    run.record_fault("SIGKILL of a broker")
+    time.sleep(run.rng.uniform(0, 3))  # the downtime is part of the fault
     broker.start().wait()
 
 
-def restarted(broker: Broker, run: Run) -> None:
+def restart_broker(broker: Broker, run: Run) -> None:
     """A clean stop and a start."""
     assert broker.running
     broker.stop(timeout_s=60)
-    run.hit("clean restart of a broker")
+    run.record_fault("clean restart of a broker")
     broker.start().wait()
 
 
-def frozen(broker: Broker, run: Run) -> None:
-    """SIGSTOP for some seconds: connections stay, nothing answers."""
+def freeze_broker(broker: Broker, run: Run) -> None:
+    """SIGSTOP for some seconds: connections stay open, nothing responds."""
     assert broker.process is not None
     broker.process.send_signal(signal.SIGSTOP)
-    run.hit("SIGSTOP of a broker")
-    time.sleep(run.chance.uniform(*FREEZE_S))
+    run.record_fault("SIGSTOP of a broker")
+    time.sleep(run.rng.uniform(*FREEZE_S))
     broker.process.send_signal(signal.SIGCONT)
 
 
-WAYS = {"SIGKILL": killed, "restart": restarted, "SIGSTOP": frozen}
+FAULTS = {"SIGKILL": kill_broker, "restart": restart_broker, "SIGSTOP": freeze_broker}
 
 
-def harmed(run: Run, side: str, way: str, times: int = 2) -> None:
-    """The same harm again, with records flowing in between."""
+def fault_brokers(run: Run, side: str, way: str, times: int = 2) -> None:
+    """The same fault several times, with copied records in between."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        WAYS[way](one_of(run.clusters, side, run), run)
-        run.flows()
+        FAULTS[way](choose_broker(run.clusters, side, run), run)
+        run.wait_for_progress()
 
 
-def mixed(run: Run, times: int = 5) -> None:
-    """Any broker of three, in any way."""
+def fault_any_broker(run: Run, times: int = 5) -> None:
+    """Random faults of random brokers of three."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        WAYS[run.chance.choice(sorted(WAYS))](one_of(run.clusters, "destination", run), run)
-        run.flows()
+        FAULTS[run.rng.choice(sorted(FAULTS))](choose_broker(run.clusters, "destination", run), run)
+        run.wait_for_progress()
 
 
 STORIES = (
-    *(Story(f"broker {way}, {side}", partial(harmed, side=side, way=way), brokers="own") for way in WAYS for side in ("source", "destination")),
-    *(Story(f"broker {way}, one of three", partial(harmed, side="destination", way=way), brokers="three") for way in WAYS),
-    Story("brokers of three, mixed", mixed, brokers="three"),
+    *(Story(f"broker {way}, {side}", partial(fault_brokers, side=side, way=way), brokers="own") for way in FAULTS for side in ("source", "destination")),
+    *(Story(f"broker {way}, one of three", partial(fault_brokers, side="destination", way=way), brokers="three") for way in FAULTS),
+    Story("brokers of three, mixed", fault_any_broker, brokers="three"),
 )

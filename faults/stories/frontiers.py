@@ -1,4 +1,4 @@
-"""The frontier is torn from its records, lost, or set back by an operator; what is refused is repaired by `reo recover`, as documented."""
+"""The frontier does not match its records, is lost, or is altered by an operator; when reo refuses to start, `reo recover` repairs it, as documented."""
 
 from __future__ import annotations
 
@@ -11,116 +11,117 @@ from common.errors import ForeignWriter, FrontierLost, FrontierUnreadable
 from faults.run import PARTITIONS, Run, Story
 from tests.judge import Record
 from tests.kafka import ROOT, until
-from tests.service import settings
+from tests.service import build_environment
 
 
-def stopped(run: Run) -> None:
-    """Copy for a while, stop, and hold the load with records left to copy."""
+def copy_and_stop(run: Run) -> None:
+    """Copy for a while, stop, and pause the load with records left to copy."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     run.stop(service)
-    left = run.load.handed
-    until(lambda: run.load.handed > left + 3000, "there is something left to copy")
+    produced_before = run.load.produced
+    until(lambda: run.load.produced > produced_before + 3000, "there are records left to copy")
     run.load.pause()
 
 
-def torn_records(run: Run) -> int:
-    """Write what comes next to the destination, past the service: just what a transaction leaves whose offsets were aborted."""
-    source, copy = run.source_now(), run.clusters.destination.read(run.topic)
-    parts = {partition: records[len(copy[partition]):][:run.chance.randint(1, 400)] for partition, records in source.items()}
+def write_torn_records(run: Run) -> int:
+    """Write the next records to the destination, without the service: as after a transaction whose records are committed and whose offsets are aborted."""
+    source, copy = run.read_source(), run.clusters.destination.read(run.topic)
+    parts = {partition: records[len(copy[partition]):][:run.rng.randint(1, 400)] for partition, records in source.items()}
     run.clusters.destination.write(run.topic, [(partition, record) for partition, records in parts.items() for record in records])
     number = sum(map(len, parts.values()))
     assert number
-    run.hit("torn records", number)
+    run.record_fault("torn records", number)
     return number
 
 
-def torn(run: Run) -> None:
-    """The output is there, the frontier is not: found at the start, counted, and not written twice."""
-    stopped(run)
-    number = torn_records(run)
-    run.load.go_on()
+def tear_transaction(run: Run) -> None:
+    """The records are at the destination, the frontier is not: the start finds the records, counts them, and does not write them twice."""
+    copy_and_stop(run)
+    number = write_torn_records(run)
+    run.load.resume()
     service = run.start()
     until(lambda: service.metric("reo_torn_records_total") == number, "the torn records are counted")
-    run.flows()
+    run.wait_for_progress()
 
 
-def torn_and_foreign(run: Run) -> None:
-    """Behind the torn records stands one that is not ours: a named stop, and nothing is written behind it."""
-    stopped(run)
-    torn_records(run)
+def tear_and_add_foreign(run: Run) -> None:
+    """A foreign record follows the torn records: the service stops with the named error and writes nothing after it."""
+    copy_and_stop(run)
+    write_torn_records(run)
     foreign = Record(b"not", b"ours", (), 1_700_000_000_000)
     run.clusters.destination.write(run.topic, [(partition, foreign) for partition in range(PARTITIONS)])
-    run.hit("foreign records", PARTITIONS)
+    run.record_fault("foreign records", PARTITIONS)
     before = run.clusters.destination.read(run.topic)
     service = run.start()
-    run.stops(service, ForeignWriter)
-    assert run.clusters.destination.read(run.topic) == before, "something was written behind the foreign records"
-    run.stopped = f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
+    run.expect_stop(service, ForeignWriter)
+    assert run.clusters.destination.read(run.topic) == before, "the service wrote records after the foreign ones"
+    run.expected_stop = f"stopped as it has to: {ForeignWriter.__name__}, exit code {ForeignWriter.exit_code}"
 
 
-def group_of(run: Run) -> str:
-    """The consumer group, once it has no members."""
+def wait_for_empty_group(run: Run) -> str:
+    """Wait until the consumer group has no members; return its id."""
     group, admin = f"reo-{run.topic}", run.clusters.destination.admin
-    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member is forgotten")
+    until(lambda: admin.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY, "the static member has left the group")
     return group
 
 
-def recovered(run: Run) -> None:
-    """`reo recover` finds the frontier from the data, and the copy goes on."""
-    done = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-                          env={"PATH": "/usr/bin:/bin"} | settings(run.clusters, run.topic, {}))
-    assert done.returncode == 0, f"reo recover ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-    run.hit("reo recover")
-    run.load.go_on()
+def recover_and_resume(run: Run) -> None:
+    """`reo recover` computes the frontier from the data, and the copy continues."""
+    process = subprocess.run([sys.executable, "-m", "reo", "recover", "--apply"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+                          env={"PATH": "/usr/bin:/bin"} | build_environment(run.clusters, run.topic, {}))
+    assert process.returncode == 0, f"reo recover ended with {process.returncode}:\n{process.stdout}{process.stderr}"
+    run.record_fault("reo recover")
+    run.load.resume()
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
-def deleted(run: Run) -> None:
-    """The group was deleted, or its offsets expired: refused, and found again from the data."""
-    stopped(run)
-    group = group_of(run)
+def delete_frontier(run: Run) -> None:
+    """The group was deleted, or its offsets expired: the service refuses to start, and `reo recover` restores the frontier from the data."""
+    copy_and_stop(run)
+    group = wait_for_empty_group(run)
     run.clusters.destination.admin.delete_consumer_groups([group])[group].result()
-    run.hit("frontier deleted")
-    run.stops(run.start(), FrontierLost)
-    group_of(run)
-    recovered(run)
+    run.record_fault("frontier deleted")
+    run.expect_stop(run.start(), FrontierLost)
+    wait_for_empty_group(run)
+    recover_and_resume(run)
 
 
-def reset(run: Run) -> None:
-    """An operator set the group's offsets with Kafka's own tool, which knows nothing of the frontier: refused, and found again."""
-    stopped(run)
-    places = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
-    request = ConsumerGroupTopicPartitions(group_of(run), places)
+def reset_frontier(run: Run) -> None:
+    """An operator set the group's offsets with Kafka's own tool, which writes no frontier: the service refuses to start, and `reo recover` restores it."""
+    copy_and_stop(run)
+    offsets = [TopicPartition(f"{run.topic}-proxy", partition, 0) for partition in range(PARTITIONS)]
+    request = ConsumerGroupTopicPartitions(wait_for_empty_group(run), offsets)
     run.clusters.destination.admin.alter_consumer_group_offsets([request])[request.group_id].result()
-    run.hit("frontier reset")
-    run.stops(run.start(), FrontierUnreadable)
-    group_of(run)
-    recovered(run)
+    run.record_fault("frontier reset")
+    run.expect_stop(run.start(), FrontierUnreadable)
+    wait_for_empty_group(run)
+    recover_and_resume(run)
 
 
-def set_back(run: Run) -> None:
-    """An older commit of ours was put back, metadata and all: the data says how far the copy is, nothing is written twice."""
+def restore_older_frontier(run: Run) -> None:
+    """An older commit of reo was restored with its metadata: the data shows how far the copy is, and no record is written twice."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     request = ConsumerGroupTopicPartitions(f"reo-{run.topic}", [TopicPartition(f"{run.topic}-proxy", partition) for partition in range(PARTITIONS)])
-    asked = run.clusters.destination.admin.list_consumer_group_offsets([request])
-    old = asked[request.group_id].result().topic_partitions
-    run.flows()
+    answers = run.clusters.destination.admin.list_consumer_group_offsets([request])
+    old = answers[request.group_id].result().topic_partitions
+    run.wait_for_progress()
     run.stop(service)
-    older = ConsumerGroupTopicPartitions(group_of(run), [TopicPartition(place.topic, place.partition, place.offset, place.metadata) for place in old])
+    older_commits = [TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata) for commit in old]
+    older = ConsumerGroupTopicPartitions(wait_for_empty_group(run), older_commits)
     run.clusters.destination.admin.alter_consumer_group_offsets([older])[older.group_id].result()
-    run.hit("frontier set back")
-    again = run.start()
-    until(lambda: again.metric("reo_torn_records_total") > 0, "the start finds what is there already")
-    run.flows()
+    run.record_fault("frontier set back")
+    restarted = run.start()
+    until(lambda: restarted.metric("reo_torn_records_total") > 0, "the start finds the records that are already copied")
+    run.wait_for_progress()
 
 
 STORIES = (
-    Story("torn transaction", torn),
-    Story("torn transaction, a foreign record behind", torn_and_foreign),
-    Story("frontier deleted", deleted),
-    Story("frontier reset by an operator", reset),
-    Story("frontier set back to an older one", set_back),
+    Story("torn transaction", tear_transaction),
+    Story("torn transaction, a foreign record behind", tear_and_add_foreign),
+    Story("frontier deleted", delete_frontier),
+    Story("frontier reset by an operator", reset_frontier),
+    Story("frontier set back to an older one", restore_older_frontier),
 )

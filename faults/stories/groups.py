@@ -1,35 +1,35 @@
-"""The group is rebalanced again and again while it copies."""
+"""The group rebalances repeatedly while it copies."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from faults.run import Run, Story
-from faults.stories.freezes import assigned
+from faults.stories.freezes import count_assignments
 from tests.kafka import until
 
 ROUNDS = 4
 
 
-def rebalances(run: Run, rounds: int = ROUNDS) -> None:
-    """Workers come and go: one, three, two, one … each change gives partitions to somebody else, with records flowing."""
+def rebalance(run: Run, rounds: int = ROUNDS) -> None:
+    """Workers join and leave: one, three, two, one … each change moves partitions to another worker, during the copy."""
     first = run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(rounds):
-        before = assigned(first)
+        before = count_assignments(first)
         more = run.start("deduplicator", deduplicator_workers="2")
-        until(lambda more=more: assigned(more) >= 2, "two more workers have partitions")  # type: ignore[misc]
-        run.flows(300, 1000)
-        run.kill_stage(more, "deduplicator", run.chance.randint(0, 1))
-        run.flows(300, 1000)
+        until(lambda more=more: count_assignments(more) >= 2, "two more workers have partitions")  # type: ignore[misc]
+        run.wait_for_progress(300, 1000)
+        run.kill_stage(more, "deduplicator", run.rng.randint(0, 1))
+        run.wait_for_progress(300, 1000)
         run.stop(more)
-        until(lambda before=before: assigned(first) > before, "the first worker has them again")  # type: ignore[misc]
-        run.hit("rebalances", assigned(more) + assigned(first) - before)
+        until(lambda before=before: count_assignments(first) > before, "the first worker has them again")  # type: ignore[misc]
+        run.record_fault("rebalances", count_assignments(more) + count_assignments(first) - before)
     assert "is not a member of the group now" not in first.log or first.process.poll() is None
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (
-    Story("workers 1 → 3 → 2 → 1", rebalances),
-    Story("a hundred rebalances", partial(rebalances, rounds=25)),
+    Story("workers 1 → 3 → 2 → 1", rebalance),
+    Story("a hundred rebalances", partial(rebalance, rounds=25)),
 )

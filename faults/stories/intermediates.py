@@ -28,9 +28,9 @@ from common.records import Consumed
 from common.routes import Place
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
 from tests.judge import Record
-from tests.kafka import plain, until
-from tests.service import kill, met
-from tests.stage_one import feed, wrapped
+from tests.kafka import make_record, until
+from tests.service import send_signal, wait_for_failpoint
+from tests.stage_one import wrap_records, write_intermediate
 
 SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
 """Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""
@@ -40,7 +40,7 @@ LOOKS_EVERY_S = 10
 """How often a coordinator looks for expired transactions."""
 
 
-class Witness(threading.Thread):
+class IntermediateReader(threading.Thread):
     """Reads the intermediate topic as it is written: which source offsets came, in which order."""
 
     def __init__(self, address: str, topic: str) -> None:
@@ -48,21 +48,21 @@ class Witness(threading.Thread):
         self.consumer = Consumer({"bootstrap.servers": address, "group.id": "witness", "enable.auto.commit": False, "auto.offset.reset": "earliest",
                                   "log_level": 0})
         self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        self.came: dict[int, list[int]] = defaultdict(list)
-        self.over = threading.Event()
+        self.source_offsets: dict[int, list[int]] = defaultdict(list)
+        self.stopping = threading.Event()
 
     def run(self) -> None:
         """Read on."""
-        while not self.over.is_set():
+        while not self.stopping.is_set():
             for message in cast(list[Consumed], self.consumer.consume(1000, 0.1)):
                 if message.error() is None and positions.parse_read_up_to(message) is None:
-                    self.came[message.partition()].append(positions.parse_origin(message).source_offset)
+                    self.source_offsets[message.partition()].append(positions.parse_origin(message).source_offset)
         self.consumer.close()
 
-    def lost_by_highest_seen(self) -> int:
+    def count_lost_by_highest_seen(self) -> int:
         """What a rule loses that drops whatever is not beyond the highest offset seen."""
         lost = 0
-        for offsets in list(self.came.values()):
+        for offsets in list(self.source_offsets.values()):
             highest, forwarded = -1, set()
             for offset in list(offsets):
                 if offset > highest:
@@ -72,7 +72,7 @@ class Witness(threading.Thread):
         return lost
 
 
-def limit(run: Run, topic: str, size: int) -> None:
+def set_max_message_bytes(run: Run, topic: str, size: int) -> None:
     """Set max.message.bytes of a topic at the destination."""
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -80,66 +80,66 @@ def limit(run: Run, topic: str, size: int) -> None:
     until(lambda: run.clusters.destination.config(topic)["max.message.bytes"] == str(size), "the limit is set")
 
 
-def large_record(run: Run) -> None:
+def write_large_record(run: Run) -> None:
     """One in the middle of many small ones, in a partition."""
     numbers = [next(run.load.numbers) for _ in range(4001)]
-    small = [plain(number) for number in numbers]
+    small = [make_record(number) for number in numbers]
     large = Record(b"large", b"x" * LARGE_BYTES, (), 1_700_000_000_000)
     run.clusters.source.write(run.topic, [(0, record) for record in (*small[:2000], large, *small[2000:])])
 
 
-def hole(run: Run) -> None:
+def make_hole(run: Run) -> None:
     """The intermediate topic refuses one record in the middle of a batch, and takes those behind it: a named stop; with the limit raised, exact.
 
     Whether batches behind the refused one are on their way already is the producer's timing: it is done again until some were.
     """
     service = run.start()
-    witness = Witness(run.clusters.destination.address, f"{run.topic}-proxy")
+    witness = IntermediateReader(run.clusters.destination.address, f"{run.topic}-proxy")
     witness.start()
     lost = 0
     for _ in range(HOLE_ATTEMPTS):
-        run.flows(5000, 6000)
-        limit(run, f"{run.topic}-proxy", SMALL_BYTES)
-        large_record(run)
-        run.hit("record refused by the intermediate topic")
-        run.stops(service, RecordRefused)
-        limit(run, f"{run.topic}-proxy", 1_100_000)
+        run.wait_for_progress(5000, 6000)
+        set_max_message_bytes(run, f"{run.topic}-proxy", SMALL_BYTES)
+        write_large_record(run)
+        run.record_fault("record refused by the intermediate topic")
+        run.expect_stop(service, RecordRefused)
+        set_max_message_bytes(run, f"{run.topic}-proxy", 1_100_000)
         service = run.start()
-        run.flows(5000, 6000)
-        lost = witness.lost_by_highest_seen()
+        run.wait_for_progress(5000, 6000)
+        lost = witness.count_lost_by_highest_seen()
         if lost:
             break
-    witness.over.set()
+    witness.stopping.set()
     witness.join()
     assert lost, "this was no hole: the rule of the highest offset seen would have lost nothing"
-    run.hit("records that a highest-seen rule loses here", lost)
+    run.record_fault("records that a highest-seen rule loses here", lost)
 
 
-def straggler(run: Run) -> None:
+def add_straggler(run: Run) -> None:
     """While the JVM stands still, a task attempt of an earlier batch repeats the last accepted record of each partition: what the run writes next
     does not follow it. All of that is behind a hole, in the middle of a Real-Time-Mode batch and under load, until the watch sees it and a new run begins.
     """
     service = run.start()
-    run.flows()
-    jvm = until(lambda: service.pid_of("jvm"), "the JVM lives")
-    kill(jvm, signal.SIGSTOP)
-    until(lambda: drained(run), "stage two has read everything", PATIENCE_S)
-    for place, commit in committed(run).items():
+    run.wait_for_progress()
+    jvm = until(lambda: service.find_pid("jvm"), "the JVM lives")
+    send_signal(jvm, signal.SIGSTOP)
+    until(lambda: is_drained(run), "stage two has read everything", PATIENCE_S)
+    for place, commit in read_commits(run).items():
         rule = commit.frontier.rule
         assert rule.link, f"nothing was accepted of {place} yet"
         offset, batch, sequence = rule.link
-        again = wrapped(run.clusters, run.topic, [(place.partition, offset, plain(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
-        feed(run.clusters, run.topic, run.topic, again)
-        run.hit("link taken by a straggler")
-    until(lambda: drained(run), "stage two has read that too", PATIENCE_S)
-    kill(jvm, signal.SIGCONT)
-    service.says("ended: hole", PATIENCE_S)
-    run.flows()
-    run.hit("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
+        again = wrap_records(run.clusters, run.topic, [(place.partition, offset, make_record(0))], rule.epoch, batch - 1, {place.partition: sequence + 9})
+        write_intermediate(run.clusters, run.topic, run.topic, again)
+        run.record_fault("link taken by a straggler")
+    until(lambda: is_drained(run), "stage two has read that too", PATIENCE_S)
+    send_signal(jvm, signal.SIGCONT)
+    service.wait_for_log("ended: hole", PATIENCE_S)
+    run.wait_for_progress()
+    run.record_fault("records behind holes", int(service.metric("reo_records_dropped_total", reason="hole")))
     assert run.hits["records behind holes"], "there was no hole"
 
 
-def committed(run: Run) -> dict[Place, GroupCommit]:
+def read_commits(run: Run) -> dict[Place, GroupCommit]:
     """The group's commits."""
     consumer = Consumer({"bootstrap.servers": run.clusters.destination.address, "group.id": f"reo-{run.topic}", "log_level": 0})
     try:
@@ -148,86 +148,86 @@ def committed(run: Run) -> dict[Place, GroupCommit]:
         consumer.close()
 
 
-def drained(run: Run) -> bool:
+def is_drained(run: Run) -> bool:
     """Whether the committed offsets are the ends of the intermediate topic."""
-    ends = run.clusters.destination.ends(f"{run.topic}-proxy")
-    return {place.partition: commit.intermediate_offset for place, commit in committed(run).items()} == ends
+    ends = run.clusters.destination.end_offsets(f"{run.topic}-proxy")
+    return {place.partition: commit.intermediate_offset for place, commit in read_commits(run).items()} == ends
 
 
-def too_large(run: Run) -> None:
+def refuse_large_record(run: Run) -> None:
     """The destination refuses a record: a named stop with its place; with the limit raised, exact."""
     service = run.start()
-    run.flows()
-    limit(run, run.topic, SMALL_BYTES)
-    large_record(run)
-    run.hit("record refused by the destination")
-    run.stops(service, RecordRefused)
-    limit(run, run.topic, 1_048_588)
+    run.wait_for_progress()
+    set_max_message_bytes(run, run.topic, SMALL_BYTES)
+    write_large_record(run)
+    run.record_fault("record refused by the destination")
+    run.expect_stop(service, RecordRefused)
+    set_max_message_bytes(run, run.topic, 1_048_588)
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
-def foreign(run: Run) -> None:
+def write_foreign_record(run: Run) -> None:
     """Somebody writes to the intermediate topic, while the service runs: a named stop, and nothing of it arrives; skipped as the error says, exact."""
     service = run.start()
-    run.flows()
-    header = run.chance.choice((None, b"", b"no origin", b"\x01", b"\x02" + bytes(53), origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8))))
+    run.wait_for_progress()
+    header = run.rng.choice((None, b"", b"no origin", b"\x01", b"\x02" + bytes(53), origin.encode(origin.Origin(9, 1, 1, 0, 1, 1, 0, "1d" * 8))))
     run.load.pause()
     run.clusters.destination.write(f"{run.topic}-proxy", [(0, Record(b"whose", b"is this", ((origin.HEADER, header),)))])
-    run.hit("foreign record on the intermediate topic")
-    run.stops_for_good(service, ForeignRecord, run.source_now())
+    run.record_fault("foreign record on the intermediate topic")
+    run.expect_final_stop(service, ForeignRecord, run.read_source())
 
 
-def forbidden(run: Run) -> None:
+def deny_write(run: Run) -> None:
     """The right to write to the destination is taken away while it runs: a named stop; given back, exact."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     admin = run.clusters.destination.admin
     rule = AclBinding(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY)
     for future in admin.create_acls([rule]).values():
         future.result()
-    run.hit("write permission taken away")
-    run.stops(service, AccessRefused)
+    run.record_fault("write permission taken away")
+    run.expect_stop(service, AccessRefused)
     anybody: Any = None
     given_back = AclBindingFilter(ResourceType.TOPIC, run.topic, ResourcePatternType.LITERAL, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY)
     for future in admin.delete_acls([given_back]).values():
         future.result()
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 DEATHS_MAX = 10
 
 
-def blocked_readers(run: Run) -> None:
+def block_readers(run: Run) -> None:
     """A worker dies with an open transaction and nobody comes: readers of the destination wait no longer than documented."""
     cluster = run.clusters.destination
     for number in range(DEATHS_MAX):  # when it freezes, its client may not have sent a record yet: then nothing is blocked, and another one dies
-        proof = run.folder / f"frozen-{number}"
-        service = run.start(freeze_at=f"two: offsets sent:{run.chance.randint(3, 12)}:{proof}")
-        met(proof, "two: offsets sent")
+        marker_file = run.folder / f"frozen-{number}"
+        service = run.start(freeze_at=f"two: offsets sent:{run.rng.randint(3, 12)}:{marker_file}")
+        wait_for_failpoint(marker_file, "two: offsets sent")
         service.kill_all()
-        run.done(service)
-        began = time.monotonic()
-        if cluster.ends(run.topic, stable=True) != cluster.ends(run.topic):
+        run.mark_ended(service)
+        start_s = time.monotonic()
+        if cluster.end_offsets(run.topic, stable=True) != cluster.end_offsets(run.topic):
             break
     else:
         raise AssertionError(f"nothing was blocked by {DEATHS_MAX} deaths")
     run.counters_lost = True
     bound_s = int(DEFAULTS["deduplicator_transaction_timeout_ms"]) / 1000 + LOOKS_EVERY_S
-    until(lambda: cluster.no_transaction_is_open(run.topic), "readers go on", bound_s + 5)
-    took = time.monotonic() - began
-    assert took <= bound_s + 1, f"readers were blocked for {took:.1f} s"
-    run.hit(f"readers blocked for {took:.1f} s of at most {bound_s:.0f}")
+    until(lambda: cluster.has_no_open_transaction(run.topic), "readers go on", bound_s + 5)
+    blocked_s = time.monotonic() - start_s
+    assert blocked_s <= bound_s + 1, f"readers were blocked for {blocked_s:.1f} s"
+    run.record_fault(f"readers blocked for {blocked_s:.1f} s of at most {bound_s:.0f}")
     run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
 STORIES = (
-    Story("hole in the intermediate topic", hole),
-    Story("straggler of an earlier batch", straggler),
-    Story("record too large for the destination", too_large),
-    Story("foreign record", foreign),
-    Story("permission taken away", forbidden, brokers="guarded"),
-    Story("readers behind an open transaction", blocked_readers),
+    Story("hole in the intermediate topic", make_hole),
+    Story("straggler of an earlier batch", add_straggler),
+    Story("record too large for the destination", refuse_large_record),
+    Story("foreign record", write_foreign_record),
+    Story("permission taken away", deny_write, brokers="guarded"),
+    Story("readers behind an open transaction", block_readers),
 )

@@ -10,103 +10,103 @@ from typing import get_args
 from common.failpoints import Failpoint
 from faults.run import RUN_BEGINS, Run, Story
 from tests.kafka import START_S, until
-from tests.service import Service, kill, met
+from tests.service import Service, send_signal, wait_for_failpoint
 
 ONCE = {"two: started", "two: initialised", "two: frontier read", "two: first frontier made"}
-"""Points of a start; the others are met in every round."""
+"""Failpoints of a start; the others are reached in every round."""
 AT_REVOCATION = "two: partitions gone"
 AT_STOP = "two: stopping"
 AT_END = {"one: run ended", "one: drained"}
 """Only with --stop-at-end."""
 
 
-def at_point(run: Run, point: str) -> None:
-    """The process dies at the named step, under load; the file it leaves proves it."""
+def kill_at_failpoint(run: Run, point: str) -> None:
+    """The process dies at the failpoint, under load; the file that it writes proves it."""
     proof = run.folder / "died"
-    nth = 1 if point in ONCE or point.startswith("one: ") else run.chance.randint(2, 12)
+    nth = 1 if point in ONCE or point.startswith("one: ") else run.rng.randint(2, 12)
     if point in AT_END:
         run.load.stop()
         service = run.start("--stop-at-end", die_at=f"{point}:{nth}:{proof}")
-        assert service.ends() == 0, service.tail()
-        run.done(service)
+        assert service.wait_for_exit() == 0, service.read_log_tail()
+        run.mark_ended(service)
     elif point == AT_STOP:
         service = run.start(die_at=f"{point}:1:{proof}")
-        run.flows()
+        run.wait_for_progress()
         service.process.terminate()
-        service.ends()
-        run.done(service)
+        service.wait_for_exit()
+        run.mark_ended(service)
         run.start()
     elif point == AT_REVOCATION:
         run.start(die_at=f"{point}:1:{proof}")
-        run.flows()
+        run.wait_for_progress()
         run.start("deduplicator")  # a second worker takes half of the partitions
     else:
         run.start(die_at=f"{point}:{nth}:{proof}")
-    met(proof, point)
-    run.hit(f"died at {point!r}")
+    wait_for_failpoint(proof, point)
+    run.record_fault(f"died at {point!r}")
     run.stage_two_deaths += point.startswith("two: ")
     run.counters_lost = point in (AT_STOP, *AT_END)
     if point not in AT_END:
-        run.flows()
+        run.wait_for_progress()
 
 
-def of(run: Run, stages: tuple[str, ...], times: int) -> None:
-    """SIGKILL to these processes together, again and again, each time while records flow and a run of stage one is on."""
+def kill_stages(run: Run, stages: tuple[str, ...], times: int) -> None:
+    """SIGKILL these processes together, several times, each time during the copy and a run of stage one."""
     service = run.start()
     for _ in range(times):
-        run.flows()
-        begun = service.log.count(RUN_BEGINS)
+        run.wait_for_progress()
+        runs_before = service.log.count(RUN_BEGINS)
         for stage in stages:
             run.kill_stage(service, stage)
         if stages != ("deduplicator",):
-            until(lambda begun=begun: service.log.count(RUN_BEGINS) > begun, "a new run has begun")  # type: ignore[misc]
-    run.flows()
+            until(lambda runs_before=runs_before: service.log.count(RUN_BEGINS) > runs_before, "a new run has begun")  # type: ignore[misc]
+    run.wait_for_progress()
 
 
 def all_processes(service: Service) -> None:
-    """The whole session at once, as a machine does that is switched off."""
+    """Kill the whole session at once, as a power failure does."""
     os.killpg(service.process.pid, signal.SIGKILL)
 
 
 def first_process(service: Service) -> None:
-    """The supervisor alone, as the kernel does when memory is short; the rest goes with it."""
-    kill(service.process.pid)
+    """Kill the supervisor alone, as the OOM killer does; the other processes end with it."""
+    send_signal(service.process.pid)
 
 
-def everything(run: Run) -> None:
-    """All at once, then the supervisor alone; each time the next service has an empty disk."""
+def kill_everything(run: Run) -> None:
+    """Kill all processes, then the supervisor alone; each time the next service starts with an empty disk."""
     run.counters_lost = True
     for way in (all_processes, first_process):
         service = run.start(instance="test")
-        run.flows()
+        run.wait_for_progress()
         way(service)
         assert service.process.wait(START_S) == -signal.SIGKILL
         until(lambda service=service: not service.living(), "no process outlives the supervisor")  # type: ignore[misc]
-        service.forget_all()
-        run.done(service)
-        run.hit(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
+        service.delete_folder()
+        run.mark_ended(service)
+        run.record_fault(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
     run.start(instance="test")
-    run.flows()
+    run.wait_for_progress()
 
 
-def mixed(run: Run, times: int = 6) -> None:
-    """Random processes at random moments, also while the last one is only coming back."""
+def kill_at_random(run: Run, times: int = 6) -> None:
+    """Kill random processes at random times, also while the last one restarts."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
+        for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "replicator"))):
             run.kill_stage(service, stage)
-        if run.chance.random() < 0.5:
-            run.flows(300, 2000)
-    run.flows()
+        if run.rng.random() < 0.5:
+            run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
 STORIES = (
-    *(Story(f"SIGKILL at {point}", partial(at_point, point=point)) for point in get_args(Failpoint)),
-    Story("SIGKILL of stage one", partial(of, stages=("replicator",), times=2)),
-    Story("SIGKILL of the JVM", partial(of, stages=("jvm",), times=2)),
-    Story("SIGKILL of stage two", partial(of, stages=("deduplicator",), times=4)),
-    Story("SIGKILL of both stages", partial(of, stages=("replicator", "deduplicator"), times=2)),
-    Story("SIGKILL of everything, empty disk", everything),
-    Story("SIGKILL mixed", mixed),
+    *(Story(f"SIGKILL at {point}", partial(kill_at_failpoint, point=point)) for point in get_args(Failpoint)),
+    Story("SIGKILL of stage one", partial(kill_stages, stages=("replicator",), times=2)),
+    Story("SIGKILL of the JVM", partial(kill_stages, stages=("jvm",), times=2)),
+    Story("SIGKILL of stage two", partial(kill_stages, stages=("deduplicator",), times=4)),
+    Story("SIGKILL of both stages", partial(kill_stages, stages=("replicator", "deduplicator"), times=2)),
+    Story("SIGKILL of everything, empty disk", kill_everything),
+    Story("SIGKILL mixed", kill_at_random),
 )

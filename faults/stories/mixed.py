@@ -8,78 +8,78 @@ import time
 
 from faults.run import Run, Story
 from faults.stories.kills import all_processes
-from faults.stories.network import REQUESTS, proxy_of
+from faults.stories.network import REQUESTS, get_proxy
 from tests.kafka import until
-from tests.service import Service, kill
+from tests.service import Service, send_signal
 
 TIMES = 7
 
 
-def kill_some(run: Run, service: Service) -> None:
-    """One or two processes."""
-    for stage in run.chance.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
+def kill_processes(run: Run, service: Service) -> None:
+    """Kill one or two processes."""
+    for stage in run.rng.choice((("replicator",), ("jvm",), ("deduplicator",), ("deduplicator", "jvm"))):
         run.kill_stage(service, stage)
 
 
-def freeze_some(run: Run, service: Service) -> None:
-    """A process for some seconds."""
-    stage = run.chance.choice(("jvm", "deduplicator"))
-    pid = until(lambda: service.pid_of(stage), f"{stage} lives")
-    kill(pid, signal.SIGSTOP)
-    run.hit("SIGSTOP")
-    time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
+def freeze_process(run: Run, service: Service) -> None:
+    """Stop a process for some seconds."""
+    stage = run.rng.choice(("jvm", "deduplicator"))
+    pid = until(lambda: service.find_pid(stage), f"{stage} lives")
+    send_signal(pid, signal.SIGSTOP)
+    run.record_fault("SIGSTOP")
+    time.sleep(run.rng.uniform(1, 12))  # how long it lasts is the harm
     os.kill(pid, signal.SIGCONT)
     run.stage_two_deaths += 1
 
 
 def cut_connections(run: Run, _: Service) -> None:
-    """Of one side."""
-    run.hit("connections cut", proxy_of(run, run.chance.choice(("source", "destination"))).cut_all())
+    """Cut all connections to one cluster."""
+    run.record_fault("connections cut", get_proxy(run, run.rng.choice(("source", "destination"))).cut_all())
 
 
-def go_silent(run: Run, _: Service) -> None:
-    """One side, for some seconds."""
-    proxy = proxy_of(run, run.chance.choice(("source", "destination")))
+def make_half_open(run: Run, _: Service) -> None:
+    """Make the connections to one cluster half-open for some seconds."""
+    proxy = get_proxy(run, run.rng.choice(("source", "destination")))
     proxy.half_open = True
-    run.hit("half-open")
-    time.sleep(run.chance.uniform(1, 12))  # how long it lasts is the harm
+    run.record_fault("half-open")
+    time.sleep(run.rng.uniform(1, 12))  # how long it lasts is the harm
     proxy.half_open = False
 
 
-def lose_a_request(run: Run, _: Service) -> None:
-    """One that comes by at the destination; if none of its kind does, none is lost."""
-    rule = proxy_of(run, "destination").rule(run.chance.choice(("drop", "swallow_answer", "cut")), run.chance.choice(REQUESTS),
-                                             nth=run.chance.randint(1, 5))
-    if rule.hit.wait(10):
-        run.hit("request lost")
+def lose_request(run: Run, _: Service) -> None:
+    """Lose one request to the destination; if no request of the chosen API comes, none is lost."""
+    rule = get_proxy(run, "destination").add_rule(run.rng.choice(("drop", "swallow_answer", "cut")), run.rng.choice(REQUESTS),
+                                             nth=run.rng.randint(1, 5))
+    if rule.matched_event.wait(10):
+        run.record_fault("request lost")
 
 
-def restart_a_broker(run: Run, _: Service) -> None:
-    """Cleanly; what a killed single node does to transactions is a story of its own."""
-    broker = run.chance.choice((run.clusters.source, run.clusters.destination)).broker
+def restart_broker(run: Run, _: Service) -> None:
+    """Restart a broker cleanly; another story has the effects of a killed single node on transactions."""
+    broker = run.rng.choice((run.clusters.source, run.clusters.destination)).broker
     broker.stop(timeout_s=60)
-    run.hit("broker restarted")
+    run.record_fault("broker restarted")
     broker.start().wait()
 
 
-WAYS = (kill_some, kill_some, freeze_some, cut_connections, go_silent, lose_a_request, restart_a_broker)
+FAULTS = (kill_processes, kill_processes, freeze_process, cut_connections, make_half_open, lose_request, restart_broker)
 
 
-def everything(run: Run, times: int = TIMES) -> None:
-    """One after the other, sometimes with a pause in between, sometimes on top of what is still being repaired."""
+def inject_any_fault(run: Run, times: int = TIMES) -> None:
+    """One fault after the other, sometimes with a pause, sometimes while the service still recovers."""
     service = run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        run.chance.choice(WAYS)(run, service)
-        if run.chance.random() < 0.7:
-            run.flows(300, 2000)
-    if run.chance.random() < 0.3:
+        run.rng.choice(FAULTS)(run, service)
+        if run.rng.random() < 0.7:
+            run.wait_for_progress(300, 2000)
+    if run.rng.random() < 0.3:
         all_processes(service)
-        run.done(service)
-        run.hit("SIGKILL of everything")
+        run.mark_ended(service)
+        run.record_fault("SIGKILL of everything")
         run.counters_lost = True
         run.start()
-    run.flows()
+    run.wait_for_progress()
 
 
-STORIES = (Story("everything mixed", everything, brokers="proxied", timeline=True),)
+STORIES = (Story("everything mixed", inject_any_fault, brokers="proxied", timeline=True),)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from faults.proxy import Proxy
 from faults.run import Run, Story
-from faults.stand import ProxiedCluster
+from faults.testbed import ProxiedCluster
 from tests.kafka import until
 
 REFUSED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_TXN_STATE)
@@ -18,132 +18,132 @@ PATIENCE_S = 120
 REQUESTS = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Heartbeat", "Fetch", "OffsetFetch")
 
 
-def proxy_of(run: Run, side: str) -> Proxy:
-    """What stands before this cluster."""
+def get_proxy(run: Run, side: str) -> Proxy:
+    """The proxy in front of this cluster."""
     cluster = run.clusters.source if side == "source" else run.clusters.destination
     assert isinstance(cluster, ProxiedCluster)
     return cluster.proxy
 
 
-def cut(run: Run, side: str, times: int = 4) -> None:
-    """All connections at once, again and again."""
+def cut_connections(run: Run, side: str, times: int = 4) -> None:
+    """Cut all connections at once, several times."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        run.hit(f"connections cut, {side}", proxy_of(run, side).cut_all())
-        run.flows(300, 2000)
-    run.flows()
+        run.record_fault(f"connections cut, {side}", get_proxy(run, side).cut_all())
+        run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
-def half_open(run: Run, side: str) -> None:
-    """Connections stay and carry nothing, for longer than a session lasts."""
+def make_half_open(run: Run, side: str) -> None:
+    """Connections stay open and carry nothing, for up to several session time-outs."""
     run.start()
-    run.flows()
-    proxy = proxy_of(run, side)
+    run.wait_for_progress()
+    proxy = get_proxy(run, side)
     proxy.half_open = True
-    seconds = run.chance.uniform(5, 25)
-    run.hit(f"half-open for {seconds:.0f} s, {side}")
+    seconds = run.rng.uniform(5, 25)
+    run.record_fault(f"half-open for {seconds:.0f} s, {side}")
     time.sleep(seconds)  # how long it lasts is the harm
     proxy.half_open = False
-    run.flows()
+    run.wait_for_progress()
 
 
-def delayed(run: Run, side: str) -> None:
-    """300 ms each way, from the start on."""
-    proxy_of(run, side).delay_s = 0.3
+def delay_requests(run: Run, side: str) -> None:
+    """Delay each direction by 300 ms, from the start on."""
+    get_proxy(run, side).delay_s = 0.3
     run.start()
-    run.flows()
-    seen = proxy_of(run, side).seen.total()
-    run.flows()
-    run.hit(f"requests delayed by 300 ms, {side}", proxy_of(run, side).seen.total() - seen)
-    proxy_of(run, side).delay_s = 0
+    run.wait_for_progress()
+    seen = get_proxy(run, side).request_counts.total()
+    run.wait_for_progress()
+    run.record_fault(f"requests delayed by 300 ms, {side}", get_proxy(run, side).request_counts.total() - seen)
+    get_proxy(run, side).delay_s = 0
 
 
-def slow(run: Run, side: str) -> None:
-    """Less than the load needs; then as fast as before."""
+def limit_bandwidth(run: Run, side: str) -> None:
+    """Less bandwidth than the load needs; then no limit."""
     run.start()
-    run.flows()
-    proxy = proxy_of(run, side)
-    seen = proxy.seen.total()
+    run.wait_for_progress()
+    proxy = get_proxy(run, side)
+    seen = proxy.request_counts.total()
     proxy.bytes_per_s = 50_000
-    run.flows()
-    run.hit(f"requests over a slow line, {side}", proxy.seen.total() - seen)
+    run.wait_for_progress()
+    run.record_fault(f"requests over a slow line, {side}", proxy.request_counts.total() - seen)
     proxy.bytes_per_s = 0
-    run.flows()
+    run.wait_for_progress()
 
 
-def request(run: Run, action: str, api: str, times: int = 3) -> None:
-    """One request of a kind is lost, its answer is, or its connection is, at a random moment."""
+def fault_request(run: Run, action: str, api: str, times: int = 3) -> None:
+    """One request of an API is lost, or its response, or its connection, at a random time."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        rule = proxy_of(run, "destination").rule(action, api, nth=run.chance.randint(1, 20))  # type: ignore[arg-type]
-        until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
-        run.hit(f"{action} {api}")
-        run.flows(300, 2000)
-    run.flows()
+        rule = get_proxy(run, "destination").add_rule(action, api, nth=run.rng.randint(1, 20))  # type: ignore[arg-type]
+        until(rule.matched_event.is_set, f"{api} is struck", PATIENCE_S)
+        run.record_fault(f"{action} {api}")
+        run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
-def any_request(run: Run, times: int = 5) -> None:
-    """Whatever comes by, whatever is done to it, on either side."""
+def fault_any_request(run: Run, times: int = 5) -> None:
+    """A random fault of a random request, on either side."""
     run.start()
-    run.flows()
+    run.wait_for_progress()
     for _ in range(times):
-        api, action = run.chance.choice(REQUESTS), run.chance.choice(("drop", "swallow_answer", "cut"))
-        side = "destination" if api != "Fetch" else run.chance.choice(("source", "destination"))
-        rule = proxy_of(run, side).rule(action, api, nth=run.chance.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
-        until(rule.hit.is_set, f"{api} is struck", PATIENCE_S)
-        run.hit(f"{action} {api}, {side}")
-        run.flows(300, 2000)
-    run.flows()
+        api, action = run.rng.choice(REQUESTS), run.rng.choice(("drop", "swallow_answer", "cut"))
+        side = "destination" if api != "Fetch" else run.rng.choice(("source", "destination"))
+        rule = get_proxy(run, side).add_rule(action, api, nth=run.rng.randint(1, 20 if api != "OffsetFetch" else 3))  # type: ignore[arg-type]
+        until(rule.matched_event.is_set, f"{api} is struck", PATIENCE_S)
+        run.record_fault(f"{action} {api}, {side}")
+        run.wait_for_progress(300, 2000)
+    run.wait_for_progress()
 
 
-def late_commit(run: Run) -> None:
-    """An EndTxn is held until its producer was given up and another transaction is open, then released: it has to be refused."""
+def delay_commit(run: Run) -> None:
+    """An EndTxn is held until its producer is closed and another transaction is open, then released: the broker must refuse it."""
     service = run.start()
-    run.flows()
-    rule = proxy_of(run, "destination").rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
-    until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
+    run.wait_for_progress()
+    rule = get_proxy(run, "destination").add_rule("hold", "EndTxn", nth=run.rng.randint(1, 20))
+    until(rule.matched_event.is_set, "an EndTxn is held", PATIENCE_S)
     until(lambda: service.metric("reo_transactions_total", outcome="unknown") >= 1, "the producer is given up", PATIENCE_S)
-    run.flows(300, 1000)
+    run.wait_for_progress(300, 1000)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
     (code,) = struct.unpack_from(">h", rule.answers[0], 4)
     assert code in REFUSED, f"the late EndTxn was answered with error code {code}"
-    run.hit(f"late EndTxn refused ({KafkaError(code).name()})")
-    run.flows()
+    run.record_fault(f"late EndTxn refused ({KafkaError(code).name()})")
+    run.wait_for_progress()
 
 
-def repeated_commit(run: Run) -> None:
+def delay_repeated_commit(run: Run) -> None:
     """An EndTxn is held, its connection is cut, and librdkafka repeats it by itself. The commit is certain, the first EndTxn may come at any time.
 
-    A producer that was used again would have a later transaction ended by it (transactions v1, KIP-890): it has to be replaced, and the
-    late one refused.
+    For a producer that is used again it would end a later transaction (transactions v1, KIP-890): the producer must be replaced, and the
+    late EndTxn refused.
     """
     run.start()
-    run.flows()
-    proxy = proxy_of(run, "destination")
-    rule = proxy.rule("hold", "EndTxn", nth=run.chance.randint(1, 20))
-    until(rule.hit.is_set, "an EndTxn is held", PATIENCE_S)
+    run.wait_for_progress()
+    proxy = get_proxy(run, "destination")
+    rule = proxy.add_rule("hold", "EndTxn", nth=run.rng.randint(1, 20))
+    until(rule.matched_event.is_set, "an EndTxn is held", PATIENCE_S)
     proxy.cut_all()
-    run.flows(500, 1500)
+    run.wait_for_progress(500, 1500)
     rule.release()
     until(rule.answered.is_set, "the broker has answered the late EndTxn", 30)
     (code,) = struct.unpack_from(">h", rule.answers[0], 4)
     assert code in REFUSED, f"the late EndTxn was answered with error code {code}"
-    run.hit(f"late EndTxn that was repeated, refused ({KafkaError(code).name()})")
-    run.flows()
+    run.record_fault(f"late EndTxn that was repeated, refused ({KafkaError(code).name()})")
+    run.wait_for_progress()
 
 
 STORIES = (
-    *(Story(f"connections cut, {side}", partial(cut, side=side), brokers="proxied") for side in ("source", "destination")),
-    *(Story(f"half-open, {side}", partial(half_open, side=side), brokers="proxied") for side in ("source", "destination")),
-    *(Story(f"300 ms delay, {side}", partial(delayed, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
-    *(Story(f"slow, {side}", partial(slow, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
-    *(Story(f"{action} EndTxn", partial(request, action=action, api="EndTxn"), brokers="proxied") for action in ("drop", "swallow_answer", "cut")),
-    Story("swallow_answer Produce", partial(request, action="swallow_answer", api="Produce"), brokers="proxied"),
-    Story("swallow_answer TxnOffsetCommit", partial(request, action="swallow_answer", api="TxnOffsetCommit"), brokers="proxied"),
-    Story("any request", any_request, brokers="proxied"),
-    Story("late EndTxn", late_commit, brokers="proxied"),
-    Story("late EndTxn that the client repeated", repeated_commit, brokers="proxied"),
+    *(Story(f"connections cut, {side}", partial(cut_connections, side=side), brokers="proxied") for side in ("source", "destination")),
+    *(Story(f"half-open, {side}", partial(make_half_open, side=side), brokers="proxied") for side in ("source", "destination")),
+    *(Story(f"300 ms delay, {side}", partial(delay_requests, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
+    *(Story(f"slow, {side}", partial(limit_bandwidth, side=side), brokers="proxied", records_per_s=1000) for side in ("source", "destination")),
+    *(Story(f"{action} EndTxn", partial(fault_request, action=action, api="EndTxn"), brokers="proxied") for action in ("drop", "swallow_answer", "cut")),
+    Story("swallow_answer Produce", partial(fault_request, action="swallow_answer", api="Produce"), brokers="proxied"),
+    Story("swallow_answer TxnOffsetCommit", partial(fault_request, action="swallow_answer", api="TxnOffsetCommit"), brokers="proxied"),
+    Story("any request", fault_any_request, brokers="proxied"),
+    Story("late EndTxn", delay_commit, brokers="proxied"),
+    Story("late EndTxn that the client repeated", delay_repeated_commit, brokers="proxied"),
 )

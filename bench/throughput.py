@@ -1,6 +1,6 @@
-"""Throughput: a topic that is there already, copied from its beginning by one contender.
+"""Throughput: one contender copies an existing topic from its beginning.
 
-The rate is taken between 10 % and 95 % of the copy, so start-up is a figure of its own; processor time and the brokers' share are of the same stretch.
+The rate is measured between 10 % and 95 % of the copy, so start-up is a separate figure; processor time and the brokers' share are of the same interval.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.contenders import Contender
 from bench.processes import Usage
-from bench.stand import Stand
+from bench.testbed import Testbed
 
 PATIENCE_S = 900
 LOW, HIGH = 0.10, 0.95
@@ -32,14 +32,14 @@ class Copy:
     brokers_us: float = 0.0
     """Both brokers, per record."""
 
-    def as_row(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """For JSON, with the sums over the contender's processes."""
         return asdict(self) | {"cpu_us_all": sum(self.cpu_us.values()), "rss_mb_all": sum(self.rss_mb.values())}
 
 
 @dataclass
 class Mark:
-    """A moment of the copy."""
+    """The counters at one time of the copy."""
 
     at: float
     arrived: int
@@ -54,33 +54,33 @@ class Mark:
         return Copy(0.0, records / (self.at - before.at), cpu_us, {}, brokers_us)
 
 
-def copied(stand: Stand, contender: Contender, topics: Sequence[str], records: int) -> Copy:
+def measure_copy(testbed: Testbed, contender: Contender, topics: Sequence[str], records: int) -> Copy:
     """Let the contender copy `records` of filled topics; `topics` are where they arrive."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     contender.start()
     try:
-        until(contender, lambda: stand.arrived(*topics, committed_only=True) > 0)
-        first_record_s = time.monotonic() - begun
-        low = _mark(stand, contender, topics, LOW * records)
-        copy = _mark(stand, contender, topics, HIGH * records).since(low)
-        until(contender, lambda: stand.arrived(*topics) >= records)
-        copy.rss_mb = {kind: used.rss_mb for kind, used in contender.used().items()}
+        wait_until_copied(contender, lambda: testbed.count_arrived(*topics, committed_only=True) > 0)
+        first_record_s = time.monotonic() - start_s
+        low = _mark(testbed, contender, topics, LOW * records)
+        copy = _mark(testbed, contender, topics, HIGH * records).since(low)
+        wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= records)
+        copy.rss_mb = {kind: used.rss_mb for kind, used in contender.usage().items()}
     finally:
         contender.stop()
     copy.first_record_s = first_record_s
     return copy
 
 
-def _mark(stand: Stand, contender: Contender, topics: Sequence[str], wanted: float) -> Mark:
-    until(contender, lambda: stand.arrived(*topics) >= wanted)
-    return Mark(time.monotonic(), stand.arrived(*topics), contender.used(), stand.brokers())
+def _mark(testbed: Testbed, contender: Contender, topics: Sequence[str], records: float) -> Mark:
+    wait_until_copied(contender, lambda: testbed.count_arrived(*topics) >= records)
+    return Mark(time.monotonic(), testbed.count_arrived(*topics), contender.usage(), testbed.broker_usage())
 
 
-def until(contender: Contender, condition: Callable[[], bool]) -> None:
+def wait_until_copied(contender: Contender, condition: Callable[[], bool]) -> None:
     """Wait; RuntimeError when the contender stops copying, or after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        trouble = contender.trouble()
-        if trouble or time.monotonic() > deadline:
-            raise RuntimeError(f"{contender.name} does not copy: {trouble or f'nothing for {PATIENCE_S} s'}")
+        failure = contender.find_failure()
+        if failure or time.monotonic() > deadline:
+            raise RuntimeError(f"{contender.name} does not copy: {failure or f'nothing for {PATIENCE_S} s'}")
         time.sleep(0.02)

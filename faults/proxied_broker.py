@@ -1,8 +1,8 @@
-"""A broker that can be reached in two ways: directly, and through a proxy.
+"""A broker with two listeners: one direct, and one behind a proxy.
 
-A Kafka client asks the first broker it meets for the addresses of all brokers, and connects to those. So a proxy stays in between only if
-the broker advertises it: the broker has a second listener, PROXIED, which is advertised with the proxy's port. All else, the broker's talk
-with itself (transaction markers, the controller) and a test's own questions, goes past the proxy.
+A Kafka client asks a bootstrap server for the addresses of all brokers, and connects to those. So its connections use the proxy only if
+the broker advertises it: the broker has a second listener, PROXIED, which is advertised with the proxy's port. All other requests, those
+between brokers (transaction markers, the controller) and those of the tests, do not use the proxy.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from faults.proxy import Proxy
 from reo.demo.broker import Broker, free_port
 
 
-def proxied(folder: Path, jars: Path) -> tuple[Broker, Proxy]:
-    """A broker and the proxy in front of it, neither of them started; settings of the broker may still be added."""
+def make_proxied_broker(folder: Path, jars: Path) -> tuple[Broker, Proxy]:
+    """A broker and its proxy, neither of them started; broker settings can still be added."""
     proxy = Proxy(free_port())
     broker = Broker(folder, jars)
     direct, through = f"PLAINTEXT://127.0.0.1:{broker.port}", "PROXIED://127.0.0.1:"

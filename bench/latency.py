@@ -12,9 +12,9 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.contenders import Contender
-from bench.copying import until
-from bench.load import steadily
-from bench.stand import Stand
+from bench.load import write_steadily
+from bench.testbed import Testbed
+from bench.throughput import wait_until_copied
 
 WARM_S = 15
 """Not counted: both are JVMs that compile while they run."""
@@ -32,10 +32,10 @@ class Arrival(NamedTuple):
 class Reader:
     """A read_committed consumer in a thread of its own, as a user's application would be."""
 
-    def __init__(self, stand: Stand, topic: str, partitions: int) -> None:
+    def __init__(self, testbed: Testbed, topic: str, partitions: int) -> None:
         self.arrivals: list[Arrival] = []
         self.over = threading.Event()
-        self.consumer = Consumer({"bootstrap.servers": stand.destination.address, "group.id": "bench", "isolation.level": "read_committed",
+        self.consumer = Consumer({"bootstrap.servers": testbed.destination.address, "group.id": "bench", "isolation.level": "read_committed",
                                   "auto.offset.reset": "earliest", "fetch.wait.max.ms": 500})
         self.consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         self.thread = threading.Thread(target=self._read)
@@ -58,45 +58,45 @@ class Reader:
 
 
 @contextmanager
-def _flowing(stand: Stand, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
+def _run_steady_load(testbed: Testbed, contender: Contender, topic: str, rate: int, partitions: int) -> Iterator[Reader]:
     """A steady load that is copied and read, from the time when the first records arrive."""
-    over = threading.Event()
-    producing = threading.Thread(target=steadily, args=(stand.source.address, topic, rate, partitions, over))
+    stopping = threading.Event()
+    producer_thread = threading.Thread(target=write_steadily, args=(testbed.source.address, topic, rate, partitions, stopping))
     reader = None
     contender.start()
     try:
-        producing.start()
-        until(contender, lambda: stand.arrived(topic, committed_only=True) > 0)
-        reader = Reader(stand, topic, partitions)
+        producer_thread.start()
+        wait_until_copied(contender, lambda: testbed.count_arrived(topic, committed_only=True) > 0)
+        reader = Reader(testbed, topic, partitions)
         yield reader
     finally:
-        over.set()
-        producing.join()
+        stopping.set()
+        producer_thread.join()
         if reader is not None:
             reader.close()
         contender.stop()
 
 
-def latency(stand: Stand, contender: Contender, topic: str, rate: int, seconds: int, partitions: int) -> dict[str, float]:
+def measure_latency(testbed: Testbed, contender: Contender, topic: str, rate: int, seconds: int, partitions: int) -> dict[str, float]:
     """Quantiles in ms of what is sent in `seconds`, after the warm-up."""
-    with _flowing(stand, contender, topic, rate, partitions) as reader:
+    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         begin = time.time()
         time.sleep(seconds)
-    found = sorted(arrival.latency_ms for arrival in reader.arrivals if arrival.at - arrival.latency_ms / 1000 >= begin)
-    if len(found) < rate * seconds // 2:
-        raise RuntimeError(f"{contender.name}: {len(found)} records of {rate * seconds} arrived")
-    cuts = statistics.quantiles(found, n=100)
-    return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": found[-1], "records": len(found)}
+    latencies_ms = sorted(arrival.latency_ms for arrival in reader.arrivals if arrival.at - arrival.latency_ms / 1000 >= begin)
+    if len(latencies_ms) < rate * seconds // 2:
+        raise RuntimeError(f"{contender.name}: {len(latencies_ms)} records of {rate * seconds} arrived")
+    cuts = statistics.quantiles(latencies_ms, n=100)
+    return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "max_ms": latencies_ms[-1], "records": len(latencies_ms)}
 
 
-def caught_up(stand: Stand, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:
+def measure_catch_up(testbed: Testbed, contender: Contender, topic: str, rate: int, stop_s: int, partitions: int) -> dict[str, float]:
     """Stopped for `stop_s` while the load goes on, then started: seconds from the start until records are less than a second old."""
-    with _flowing(stand, contender, topic, rate, partitions) as reader:
+    with _run_steady_load(testbed, contender, topic, rate, partitions) as reader:
         time.sleep(WARM_S)
         contender.stop()
         time.sleep(stop_s)
         begin = time.time()
         contender.start()
-        until(contender, lambda: bool(reader.arrivals) and reader.arrivals[-1].at > begin and reader.arrivals[-1].latency_ms < CAUGHT_UP_MS)
+        wait_until_copied(contender, lambda: bool(reader.arrivals) and reader.arrivals[-1].at > begin and reader.arrivals[-1].latency_ms < CAUGHT_UP_MS)
         return {"catch_up_s": time.time() - begin}
