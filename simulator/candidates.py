@@ -75,7 +75,7 @@ class Source:
     def _feed(self, candidate: Fed) -> None:
         schedule = self.system.schedule
         while not candidate.is_other and not (self.system.is_written and candidate.received == len(self.given)):
-            if candidate.is_held or candidate.cluster.is_away or candidate.received == len(self.given):
+            if candidate.is_held or candidate.cluster.is_down or candidate.received == len(self.given):
                 schedule.sleep(PAUSE_S)
                 continue
             self.given[candidate.received](candidate)

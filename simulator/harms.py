@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def _away(faults: Faults, chance: random.Random, cluster: Cluster) -> str:
     seconds = chance.choice((0.3, 3.0, 15.0, 60.0)) * chance.uniform(0.5, 1.5)
-    cluster.set_away(True)
-    faults.later(seconds, lambda: cluster.set_away(False))
+    cluster.set_down(True)
+    faults.later(seconds, lambda: cluster.set_down(False))
     return f"for {seconds:.1f} s"
 
 
@@ -79,7 +79,7 @@ def _written(faults: Faults, topic: str, chance: random.Random) -> Place | None:
 def _lose(cluster: Cluster, place: Place, chance: random.Random) -> list[Record]:
     """Some of a partition's newest offsets; the records that were there."""
     count = chance.randint(1, min(4, cluster.log(*place).end))
-    return cluster.lose_newest(*place, count, same_epoch=chance.random() < 0.3)
+    return cluster.truncate(*place, count, is_same_epoch=chance.random() < 0.3)
 
 
 def _retention(faults: Faults, chance: random.Random, _: Child | None) -> str:
@@ -197,7 +197,7 @@ def _lose_destination(faults: Faults, chance: random.Random, _: Child | None) ->
     if place is None or not faults.system.destination.log(*place).end:
         return ""
     faults.judge.is_destination_history_lost = True
-    stable = faults.system.destination.log(*place).stable
+    stable = faults.system.destination.log(*place).last_stable_offset
     lost = _lose(faults.system.destination, place, chance)
     ends = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
     if faults.system.candidates:  # a candidate is known by the copy's records

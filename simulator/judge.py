@@ -60,7 +60,7 @@ class Judge:
     def __init__(self, system: System) -> None:
         self.system = system
         self.copies: dict[int, Copy] = {}
-        self.changes = -1
+        self.change_count = -1
         self.is_source_history_lost = False
         """The source lost records that were copied: what follows is another history, and the service has to stop."""
         self.is_destination_history_lost = False
@@ -78,8 +78,8 @@ class Judge:
 
     def is_violated(self) -> bool:
         """Asked after each step."""
-        if self.changes != Log.changes and not self.violation:
-            self.changes = Log.changes
+        if self.change_count != Log.change_count and not self.violation:
+            self.change_count = Log.change_count
             try:
                 self._look()
             except Violated as what:
@@ -147,7 +147,7 @@ class Judge:
     def is_complete(self) -> bool:
         """Whether everything visible at the source is at the destination."""
         if not all(copy.is_begun for copy in self.copies.values()):
-            self.changes = -1  # a first frontier changes no log
+            self.change_count = -1  # a first frontier changes no log
         self.is_violated()
         return all(copy.is_begun and all(wanted.is_optional for wanted in copy.expected[copy.next:]) for copy in self.copies.values())
 

@@ -7,8 +7,8 @@ from typing import Any
 from common import frontier as frontiers
 from common.routes import Place
 from simulator.kafka.cluster import Cluster
+from simulator.kafka.errors import BrokerError
 from simulator.kafka.log import DATA, Record
-from simulator.kafka.refused import Refused
 
 ALL = 1 << 60
 Content = tuple[Any, ...]
@@ -21,7 +21,7 @@ def content(record: Record) -> Content:
 
 def has(cluster: Cluster, place: Place) -> bool:
     """Whether there is such a partition."""
-    return cluster.log_of(*place) is not None
+    return cluster.find_log(*place) is not None
 
 
 def partitions(cluster: Cluster, topic: str) -> int:
@@ -32,12 +32,12 @@ def partitions(cluster: Cluster, topic: str) -> int:
 
 def committed(cluster: Cluster, place: Place, begin: int, count: int = ALL, end: int | None = None) -> tuple[list[tuple[int, Content]], int] | None:
     """Visible records from `begin` on, below `end`, and the offset after what was looked at; None when `begin` is out of range."""
-    log = cluster.log_of(*place)
+    log = cluster.find_log(*place)
     if log is None:
         return None
     try:
         found, following, _ = log.read(begin, count, committed=True)
-    except Refused:
+    except BrokerError:
         return None
     if end is not None and following > end:
         found, following = [record for record in found if record.offset < end], max(begin, end)
@@ -46,7 +46,7 @@ def committed(cluster: Cluster, place: Place, begin: int, count: int = ALL, end:
 
 def data(cluster: Cluster, place: Place) -> list[int]:
     """The offsets of all records that are no markers."""
-    log = cluster.log_of(*place)
+    log = cluster.find_log(*place)
     return [record.offset for record in log.records if record.kind == DATA] if log else []
 
 

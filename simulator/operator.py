@@ -31,7 +31,7 @@ def delete_frontiers(system: System) -> None:
     """All that the group has committed."""
     _wait_for_the_end(system)
     group = system.destination.groups[system.settings.application]
-    while group.members or system.destination.is_away:
+    while group.members or system.destination.is_down:
         system.schedule.sleep(1.0)
     system.tell(f"the operator deletes {len(group.offsets)} commits")
     system.destination.expire_offsets(group.name)

@@ -147,7 +147,7 @@ class Query:
         settings, at_source = self.plan.settings, self.plan.source_partitions()
         schedule, positions = self.system.schedule, dict(self.plan.starts)
         source = self.system.cluster_of(settings.source)
-        last_end = {place: source.log(*at_source[place]).stable for place in positions} if settings.stop_at_end else {}
+        last_end = {place: source.log(*at_source[place]).last_stable_offset for place in positions} if settings.stop_at_end else {}
         number = 0
         while not self.is_over:
             number += 1
@@ -197,7 +197,7 @@ class Task:
         """Read, wrap and send until the batch is over."""
         schedule, source = self.system.schedule, self.system.cluster_of(self.query.plan.settings.source)
         while not self.is_interrupted and not self.query.is_over:
-            if source.is_away:
+            if source.is_down:
                 schedule.sleep(POLL_S)
                 continue
             if self.end is not None and self.position >= self.end:
@@ -254,7 +254,7 @@ class Task:
         destination = self.system.cluster_of(self.query.plan.settings.destination)
 
         def arrive() -> None:
-            if destination.is_away:
+            if destination.is_down:
                 self.system.schedule.after(0.5, arrive)
                 return
             self.outstanding -= 1

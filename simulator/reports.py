@@ -51,8 +51,8 @@ class Reports:
                 assert child.process
                 awake_s = self.system.schedule.now - child.process.thawed_at
                 for cluster in (self.system.destination, *self._sources(child)):
-                    if min(cluster.away_for_s(), awake_s) > NOTICED_S:
-                        return f"{child.name} is ready, and {cluster.name} is away for {cluster.away_for_s():.0f} s"
+                    if min(cluster.downtime_s(), awake_s) > NOTICED_S:
+                        return f"{child.name} is ready, and {cluster.name} is away for {cluster.downtime_s():.0f} s"
         return ""
 
     def _of_lag(self) -> str:

@@ -63,7 +63,7 @@ class System:
         self.source = Cluster(schedule, "source", cluster_id="source-cluster")
         """The one that is copied; with several candidates what all of them are given, which no client reaches."""
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
-        self.destination.slow_s = plan.destination_slow_s
+        self.destination.record_delay_s = plan.destination_slow_s
         self.candidates = [Cluster(schedule, f"source{number}") for number in range(plan.candidates)] if plan.candidates > 1 else []
         reached = {f"{cluster.name}:9092": cluster for cluster in self.candidates or [self.source]}
         self.network.clusters = reached | {"destination:9092": self.destination}
@@ -230,7 +230,7 @@ class System:
         number = 0
         while self.loaded < self.plan.records:
             self.schedule.sleep(chance.uniform(0, 2 * LOAD_S / self.plan.records))
-            if self.source.is_away or not logs.partitions(self.source, TOPIC):  # deleted, and not yet recreated
+            if self.source.is_down or not logs.partitions(self.source, TOPIC):  # deleted, and not yet recreated
                 continue
             partition, count = chance.randrange(logs.partitions(self.source, TOPIC)), chance.randint(1, 4)
             records = [self._record(partition) for _ in range(count)]
@@ -245,6 +245,6 @@ class System:
 
     def _record(self, partition: int) -> tuple[Any, ...]:
         self.loaded += 1
-        key = None if self.loaded % 5 == 0 and not self.source.topics[TOPIC].own else b"key-%d" % (self.loaded % 7)
+        key = None if self.loaded % 5 == 0 and not self.source.topics[TOPIC].overrides else b"key-%d" % (self.loaded % 7)
         value = None if self.loaded % 11 == 0 else b"%d-%d" % (partition, self.loaded)
         return key, value, (("n", b"%d" % self.loaded),), self.unix_ms() - self.loaded

@@ -133,12 +133,12 @@ def test_a_cluster_that_is_away() -> None:
         producer.begin_transaction()
         world.write(producer, ["a"])
         producer.flush(LONG_S)
-        simulation.cluster.set_away(True)
+        simulation.cluster.set_down(True)
         world.attempt("commit", lambda: producer.commit_transaction(1.0))
         world.attempt("offsets", lambda: consumer.committed([TopicPartition(TOPIC, 0)], 1.0))
         world.attempt("topics", lambda: world.admin.list_topics(timeout=1.0))
         world.attempt("cluster", lambda: world.admin.describe_cluster(request_timeout=1.0).result())
-        simulation.schedule.after(2.0, lambda: simulation.cluster.set_away(False))
+        simulation.schedule.after(2.0, lambda: simulation.cluster.set_down(False))
         world.attempt("commit", lambda: producer.commit_transaction(LONG_S))
         simulation.story += [(0.0, what, value) for what, value in world.notes]
 
@@ -151,8 +151,8 @@ def test_a_cluster_that_is_away() -> None:
     assert simulation.values() == [b"a"]
 
 
-@pytest.mark.parametrize("same_epoch", [False, True])
-def test_a_log_that_lost_records(same_epoch: bool) -> None:
+@pytest.mark.parametrize("is_same_epoch", [False, True])
+def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
     """A reader beyond the new end is told; under the same leader epoch, a log that has grown again looks whole to it."""
     simulation = Simulation()
 
@@ -161,15 +161,15 @@ def test_a_log_that_lost_records(same_epoch: bool) -> None:
         cluster.append(TOPIC, 0, [(None, b"%d" % number, None, 1) for number in range(10)])
         reader.assign([TopicPartition(TOPIC, 0, 0)])
         assert len(reader.consume(10, LONG_S)) == 10
-        assert len(cluster.lose_newest(TOPIC, 0, 4, same_epoch)) == 4
+        assert len(cluster.truncate(TOPIC, 0, 4, is_same_epoch)) == 4
         cluster.append(TOPIC, 0, [(None, b"other %d" % number, None, 1) for number in range(6)])
         message = reader.poll(LONG_S)
         simulation.note("reader", message.error().name() if message.error() else (message.offset(), message.value()))
 
     simulation.start("reader", work)
     simulation.run()
-    assert simulation.story[-1][2] == ((10, b"other 4") if same_epoch else "_AUTO_OFFSET_RESET")
-    assert simulation.cluster.log(TOPIC, 0).leader_epoch == (0 if same_epoch else 1)
+    assert simulation.story[-1][2] == ((10, b"other 4") if is_same_epoch else "_AUTO_OFFSET_RESET")
+    assert simulation.cluster.log(TOPIC, 0).leader_epoch == (0 if is_same_epoch else 1)
 
 
 def test_a_lost_marker_leaves_its_transaction_open() -> None:
@@ -181,9 +181,9 @@ def test_a_lost_marker_leaves_its_transaction_open() -> None:
     assert simulation.values() == []
     load.commit()
     assert simulation.values() == [b"1", b"2"]
-    cluster.lose_newest(TOPIC, 0, 1)
+    cluster.truncate(TOPIC, 0, 1)
     assert simulation.values() == []
-    assert cluster.log(TOPIC, 0).stable == 0
+    assert cluster.log(TOPIC, 0).last_stable_offset == 0
     load.commit()
     aborted = cluster.open_transaction()
     aborted.append(TOPIC, 0, [(b"k", b"3", None, 3)])

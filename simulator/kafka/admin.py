@@ -42,11 +42,11 @@ from confluent_kafka.admin import (
 
 from simulator.kafka.client import Client
 from simulator.kafka.cluster import Topic
-from simulator.kafka.config import BROKER, configured
+from simulator.kafka.config import BROKER_CONFIG, merge_config
+from simulator.kafka.errors import BrokerError, RequestTimedOut, create_exception, create_topic_partition
 from simulator.kafka.future import Future
-from simulator.kafka.listed import Listed, listed
+from simulator.kafka.list_offsets import ListOffsetsAnswer, answer_list_offsets
 from simulator.kafka.network import Network
-from simulator.kafka.refused import NoAnswer, Refused, failure, place
 
 ON_TOPIC = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE,
             AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
@@ -79,7 +79,7 @@ class AdminClient(Client):
             self.leader_epochs, self.renewed_at = {}, self.schedule.now
         now = self.cluster.log(topic, partition).leader_epoch
         if self.leader_epochs.setdefault((topic, partition), now) < now:
-            raise Refused(KafkaError.FENCED_LEADER_EPOCH)
+            raise BrokerError(KafkaError.FENCED_LEADER_EPOCH)
 
     def poll(self, timeout: float = -1) -> int:  # noqa: ARG002  (no caller waits here)
         """Call what waits to be called."""
@@ -91,16 +91,16 @@ class AdminClient(Client):
         future = Future(self.schedule)
 
         def done(value: Any, failed: Exception | None) -> None:
-            if failed is None or (instead is not None and isinstance(failed, NoAnswer)):
+            if failed is None or (instead is not None and isinstance(failed, RequestTimedOut)):
                 future.set(value if failed is None else instead)
-            elif isinstance(failed, Refused):
-                future.fail(failure(failed.code, failed.reason))
-            elif isinstance(failed, NoAnswer):
+            elif isinstance(failed, BrokerError):
+                future.fail(create_exception(failed.code, failed.reason))
+            elif isinstance(failed, RequestTimedOut):
                 self.note_lost(api)
-                future.fail(failure(KafkaError._TIMED_OUT, "Failed while waiting for response from broker: Local: Timed out"))
+                future.fail(create_exception(KafkaError._TIMED_OUT, "Failed while waiting for response from broker: Local: Timed out"))
             else:
                 self.note_lost(api)
-                future.fail(failure(KafkaError._TRANSPORT, f"{api} worker request failed: Local: Broker transport failure"))
+                future.fail(create_exception(KafkaError._TRANSPORT, f"{api} worker request failed: Local: Broker transport failure"))
         self.network.send(self.cluster, api, execute, timeout_s, done)
         return future
 
@@ -113,8 +113,8 @@ class AdminClient(Client):
             for key, one in executes.items():
                 try:
                     answers[key] = one()
-                except Refused as refused:
-                    answers[key] = failure(refused.code, refused.reason)
+                except BrokerError as error:
+                    answers[key] = create_exception(error.code, error.reason)
             return answers
 
         whole = self._asked(api, execute, more, dict.fromkeys(executes, instead) if instead is not None else None)
@@ -148,19 +148,19 @@ class AdminClient(Client):
 
     def _topic(self, name: str) -> Topic:
         if name not in self.cluster.topics:
-            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return self.cluster.topics[name]
 
     def create_topics(self, new_topics: Sequence[NewTopic], validate_only: bool = False, **more: Any) -> dict[str, Future]:
         """By name."""
         def create(new: NewTopic) -> None:
             if new.topic in self.cluster.topics:
-                raise Refused(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{new.topic}' already exists.")
+                raise BrokerError(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{new.topic}' already exists.")
             if new.replication_factor > self.cluster.brokers:
-                raise Refused(KafkaError.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {new.replication_factor} time(s): The target "
+                raise BrokerError(KafkaError.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {new.replication_factor} time(s): The target "
                               f"replication factor of {new.replication_factor} cannot be reached because only {self.cluster.brokers} broker(s) are registered.")
             config = {name: str(value) for name, value in (new.config or {}).items()}
-            configured(self.cluster.defaults, config)
+            merge_config(self.cluster.defaults, config)
             if not validate_only:
                 self.cluster.create_topic(new.topic, max(1, new.num_partitions), config)
         return self._each("CreateTopics", {new.topic: partial(create, new) for new in new_topics}, more)
@@ -179,10 +179,11 @@ class AdminClient(Client):
         """Names and entries."""
         def described(resource: ConfigResource) -> dict[str, ConfigEntry]:
             if resource.restype == ResourceType.BROKER:
-                return {name: ConfigEntry(name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in BROKER.items()}
-            own = self._topic(resource.name).own
-            return {name: ConfigEntry(name, own.get(name, value), (ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG),
-                                      is_default=name not in own) for name, value in self.cluster.defaults.items()}
+                return {name: ConfigEntry(name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in BROKER_CONFIG.items()}
+            overrides = self._topic(resource.name).overrides
+            return {name: ConfigEntry(name, overrides.get(name, value),
+                                      (ConfigSource.DYNAMIC_TOPIC_CONFIG if name in overrides else ConfigSource.DEFAULT_CONFIG),
+                                      is_default=name not in overrides) for name, value in self.cluster.defaults.items()}
         return self._each("DescribeConfigs", {resource: partial(described, resource) for resource in resources}, more)
 
     def incremental_alter_configs(self, resources: Sequence[ConfigResource], **more: Any) -> dict[ConfigResource, Future]:
@@ -191,7 +192,7 @@ class AdminClient(Client):
             self._topic(resource.name)
             changes = {entry.name: str(entry.value) if entry.incremental_operation == AlterConfigOpType.SET else None
                        for entry in resource.incremental_configs}
-            configured(self.cluster.defaults, {name: value for name, value in changes.items() if value is not None})
+            merge_config(self.cluster.defaults, {name: value for name, value in changes.items() if value is not None})
             self.cluster.alter_config(resource.name, **changes)
         return self._each("IncrementalAlterConfigs", {resource: partial(alter, resource) for resource in resources}, more)
 
@@ -200,7 +201,7 @@ class AdminClient(Client):
     def delete_records(self, topic_partition_offsets: Sequence[TopicPartition], **more: Any) -> dict[TopicPartition, Future]:
         """What is below these offsets."""
         def any_known() -> bool:
-            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
+            return any(self.cluster.find_log(one.topic, one.partition) for one in topic_partition_offsets)
 
         def delete(one: TopicPartition) -> DeletedRecords:
             self._check_leader(one.topic, one.partition, any_known)
@@ -209,10 +210,10 @@ class AdminClient(Client):
 
     def _check_leader(self, topic: str, partition: int, any_known: Callable[[], bool]) -> None:
         """The client looks for the partitions' leaders first."""
-        if self.cluster.log_of(topic, partition) is None:
+        if self.cluster.find_log(topic, partition) is None:
             if not any_known():
-                raise Refused(KafkaError._NOENT)
-            raise Refused(KafkaError._UNKNOWN_PARTITION if topic in self.cluster.topics else KafkaError.UNKNOWN_TOPIC_OR_PART)
+                raise BrokerError(KafkaError._NOENT)
+            raise BrokerError(KafkaError._UNKNOWN_PARTITION if topic in self.cluster.topics else KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                      **more: Any) -> dict[TopicPartition, Future]:
@@ -222,14 +223,14 @@ class AdminClient(Client):
             return {}
 
         def any_known() -> bool:
-            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
+            return any(self.cluster.find_log(one.topic, one.partition) for one in topic_partition_offsets)
 
         def result(topic: str, partition: int, spec: int) -> ListOffsetsResultInfo:
             self._check_leader(topic, partition, any_known)
             self._check_epoch(topic, partition)
-            answer: Listed = listed(self.cluster, topic, partition, spec, committed)
+            answer: ListOffsetsAnswer = answer_list_offsets(self.cluster, topic, partition, spec, committed)
             if answer.code:
-                raise Refused(answer.code)
+                raise BrokerError(answer.code)
             return ListOffsetsResultInfo(answer.offset, answer.timestamp_ms, answer.leader_epoch)
         return self._each("ListOffsets", {one: partial(result, one.topic, one.partition, spec._value)
                                           for one, spec in topic_partition_offsets.items()}, more, ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
@@ -245,17 +246,18 @@ class AdminClient(Client):
             members = [MemberDescription(member.id, member.client_id, "/127.0.0.1", MemberAssignment([TopicPartition(*one) for one in member.assigned]),
                                          member.instance_id) for member in group.members.values()] if group else []
             state = ConsumerGroupState[group.state] if group else ConsumerGroupState.DEAD
-            return ConsumerGroupDescription(name, False, members, "roundrobin" if group and members and not group.is_shared else "", state, self._node(),
-                                            operations)
+            assignor = "roundrobin" if group and members and not group.is_consumer_protocol else ""
+            return ConsumerGroupDescription(name, False, members, assignor, state, self._node(), operations)
         return self._each("DescribeConsumerGroups", {name: partial(described, name) for name in group_ids}, more)
 
     def list_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], require_stable: bool = False, **more: Any) -> dict[str, Future]:
         """By group."""
         def fetched(asked: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             keys = None if asked.topic_partitions is None else [(one.topic, one.partition) for one in asked.topic_partitions]
-            group = self.cluster.seen_group(asked.group_id)
-            return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
-                                                                 for key, (offset, metadata, code) in group.fetch(keys, require_stable).items()])
+            group = self.cluster.find_group(asked.group_id)
+            answers = [create_topic_partition(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
+                       for key, (offset, metadata, code) in group.fetch(keys, require_stable).items()]
+            return ConsumerGroupTopicPartitions(asked.group_id, answers)
         return self._each("OffsetFetch", {asked.group_id: partial(fetched, asked) for asked in request}, more)
 
     def alter_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], **more: Any) -> dict[str, Future]:
@@ -264,9 +266,9 @@ class AdminClient(Client):
             offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in asked.topic_partitions or ()}
             try:
                 codes = self.cluster.group(asked.group_id).commit(offsets)
-            except Refused as refused:
-                codes = dict.fromkeys(offsets, refused.code)
-            return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset, metadata or None, codes[key])
+            except BrokerError as error:
+                codes = dict.fromkeys(offsets, error.code)
+            return ConsumerGroupTopicPartitions(asked.group_id, [create_topic_partition(*key, offset, metadata or None, codes[key])
                                                                  for key, (offset, metadata) in offsets.items()])
         return self._each("OffsetCommit", {asked.group_id: partial(commit, asked) for asked in request}, more)
 
@@ -275,8 +277,8 @@ class AdminClient(Client):
         def delete(name: str) -> None:
             group = self.cluster.groups.get(name)
             if group is None:
-                raise Refused(KafkaError.GROUP_ID_NOT_FOUND)
+                raise BrokerError(KafkaError.GROUP_ID_NOT_FOUND)
             if group.members:
-                raise Refused(KafkaError.NON_EMPTY_GROUP)
+                raise BrokerError(KafkaError.NON_EMPTY_GROUP)
             self.cluster.delete_group(name)
         return self._each("DeleteGroups", {name: partial(delete, name) for name in group_ids}, more)

@@ -11,8 +11,8 @@ from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMeta
 from greenlet import GreenletExit
 
 from simulator.kafka.cluster import Cluster
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error, create_exception
 from simulator.kafka.network import Network
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of, failure
 
 Result = TypeVar("Result")
 INFO = 6
@@ -38,7 +38,7 @@ class Client:
     def _nobody(self, address: str) -> Cluster:
         """Where no broker listens."""
         cluster = Cluster(self.schedule, address)
-        cluster.is_away = True
+        cluster.is_down = True
         return cluster
 
     def number(self, option: str, default: float) -> float:
@@ -63,8 +63,8 @@ class Client:
         if logger is not None and int(self.options.get("log_level", INFO)) >= INFO:
             self.told.append(lambda: logger.log(20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"))
         if on_error is not None:
-            code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_away else KafkaError._TRANSPORT
-            self.told.append(lambda: on_error(error_of(code)))
+            code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_down else KafkaError._TRANSPORT
+            self.told.append(lambda: on_error(create_error(code)))
 
     def start(self, work: Callable[[], object], name: str) -> None:
         """A task of the client's own, beside the application's; a defect in it is raised by the application's next call."""
@@ -97,10 +97,10 @@ class Client:
         """Metadata."""
         try:
             found: ClusterMetadata = self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
-        except Refused as refused:
-            raise failure(refused.code, refused.reason) from None
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
+        except BrokerError as error:
+            raise create_exception(error.code, error.reason) from None
         return found
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ def metadata(cluster: Cluster, wanted: str | None) -> ClusterMetadata:
         answer.topics[name] = found = TopicMetadata()
         found.topic = name
         if name not in cluster.topics:
-            found.error = error_of(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            found.error = create_error(KafkaError.UNKNOWN_TOPIC_OR_PART)
             continue
         for number in range(len(cluster.topics[name].logs)):
             found.partitions[number] = partition = PartitionMetadata()

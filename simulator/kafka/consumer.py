@@ -12,13 +12,13 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
+from simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception, create_topic_partition
 from simulator.kafka.fetch import Fetcher
-from simulator.kafka.listed import listed
-from simulator.kafka.member_metadata import serialised
+from simulator.kafka.group_metadata import serialize_metadata
+from simulator.kafka.list_offsets import answer_list_offsets
 from simulator.kafka.membership import ClassicMembership, Membership
 from simulator.kafka.network import FOREVER_S, Network
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure, place
-from simulator.kafka.shared_membership import SharedMembership
 
 Callback = Callable[["Consumer", list[TopicPartition]], object]
 
@@ -29,7 +29,7 @@ class Consumer(Fetcher):
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
         self.group_id = str(options["group.id"])
-        self.notes: deque[tuple[str, list[TopicPartition]] | Message] = deque()
+        self.events: deque[tuple[str, list[TopicPartition]] | Message] = deque()
         """What the member has to tell: an event and its partitions, or an error."""
         self.polled_at = self.schedule.now
         self.membership: Membership | None = None
@@ -56,12 +56,12 @@ class Consumer(Fetcher):
         while True:
             self.polled_at = schedule.now
             self.tell()
-            while self.notes and len(found) < count:
-                note = self.notes.popleft()
-                if isinstance(note, tuple):
-                    self._rebalance(*note)
+            while self.events and len(found) < count:
+                event = self.events.popleft()
+                if isinstance(event, tuple):
+                    self._rebalance(*event)
                 else:
-                    found.append(note)
+                    found.append(event)
             found += self.take(count - len(found))
             if len(found) == count or schedule.now >= deadline:
                 return found
@@ -71,18 +71,18 @@ class Consumer(Fetcher):
         """The application's callback; what it leaves undone is done for it."""
         callback = self.callbacks.get(event) or (self.callbacks.get("revoke") if event == "lost" else None)
         self.has_assigned = False
-        is_shared = isinstance(self.membership, SharedMembership)
+        is_consumer_protocol = isinstance(self.membership, ConsumerProtocolMembership)
         try:
             if callback:
                 callback(self, [TopicPartition(given.topic, given.partition) for given in partitions])
             if event == "assign" and not self.has_assigned:
-                (self.incremental_assign if is_shared else self.assign)(partitions)
+                (self.incremental_assign if is_consumer_protocol else self.assign)(partitions)
         finally:
             if event != "assign" and self.membership:
                 self.drop([(given.topic, given.partition) for given in partitions])
-                self.membership.on_let_go()
+                self.membership.on_revoked()
             elif self.membership:
-                self.membership.on_taken()
+                self.membership.on_assigned()
 
     # ---- assignment
 
@@ -92,9 +92,9 @@ class Consumer(Fetcher):
         self._check_open()
         self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
         if self.membership is None:
-            kind = SharedMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
+            kind = ConsumerProtocolMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
             self.membership = kind(self, list(topics))
-            self.start(self.membership.live, f"{self.client_id} of {self.group_id}")
+            self.start(self.membership.run, f"{self.client_id} of {self.group_id}")
         else:
             self.membership.subscribe(list(topics))
 
@@ -142,13 +142,14 @@ class Consumer(Fetcher):
         """Go on there."""
         key = partition.topic, partition.partition
         if key not in self.slots:
-            raise failure(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
+            raise create_exception(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
         self.move(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """After the last record that was handed out."""
         slots = [self.slots.get((given.topic, given.partition)) for given in partitions]
-        return [place(given.topic, given.partition, slot.position if slot else OFFSET_INVALID) for given, slot in zip(partitions, slots, strict=True)]
+        return [create_topic_partition(asked.topic, asked.partition, slot.position if slot else OFFSET_INVALID)
+                for asked, slot in zip(partitions, slots, strict=True)]
 
     # ---- offsets
 
@@ -159,15 +160,15 @@ class Consumer(Fetcher):
         keys = [(given.topic, given.partition) for given in partitions]
         while True:
             try:
-                found = self.ask("OffsetFetch", lambda: self.cluster.seen_group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
-            except (NoAnswer, ConnectionLost):
-                raise failure(KafkaError._TIMED_OUT) from None
+                found = self.ask("OffsetFetch", lambda: self.cluster.find_group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
+            except (RequestTimedOut, ConnectionLost):
+                raise create_exception(KafkaError._TIMED_OUT) from None
             if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in found.values()):
-                return [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
+                return [create_topic_partition(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
                         for key, (offset, metadata, code) in ((key, found[key]) for key in keys)]
             if self.schedule.now + self.backoff_s >= deadline:
                 self.schedule.sleep(deadline - self.schedule.now)
-                raise failure(KafkaError._TIMED_OUT)
+                raise create_exception(KafkaError._TIMED_OUT)
             self.schedule.sleep(self.backoff_s)
 
     def commit(self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None,
@@ -178,9 +179,9 @@ class Consumer(Fetcher):
             offsets = [TopicPartition(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0) + 1)]
         given = offsets if offsets is not None else [TopicPartition(*key, slot.position) for key, slot in self.slots.items() if slot.position >= 0]
         if not given:
-            raise failure(KafkaError._NO_OFFSET)
+            raise create_exception(KafkaError._NO_OFFSET)
         if self.membership and self.membership.is_fatal:
-            raise failure(KafkaError._FATAL)
+            raise create_exception(KafkaError._FATAL)
         generation, member_id, instance_id = self.member()
         wanted = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in given}
 
@@ -191,23 +192,24 @@ class Consumer(Fetcher):
             return None
         try:
             codes = self.ask("OffsetCommit", execute, 60.0)
-        except Refused as refused:
-            raise failure(refused.code) from None
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TIMED_OUT) from None
+        except BrokerError as error:
+            raise create_exception(error.code) from None
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TIMED_OUT) from None
         if codes and all(codes.values()):
-            raise failure(next(iter(codes.values())))
-        return [place(one.topic, one.partition, one.offset, one.metadata, codes[one.topic, one.partition]) for one in given]
+            raise create_exception(next(iter(codes.values())))
+        return [create_topic_partition(one.topic, one.partition, one.offset, one.metadata, codes[one.topic, one.partition]) for one in given]
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """By timestamp; OFFSET_END and OFFSET_BEGINNING are asked for too."""
         self._check_open()
         asked = [(given.topic, given.partition, given.offset) for given in partitions]
         try:
-            answers = self.ask("ListOffsets", lambda: [listed(self.cluster, *one, self.is_committed) for one in asked], timeout)
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
-        return [place(topic, partition, answer.offset, None, answer.code) for (topic, partition, _), answer in zip(asked, answers, strict=True)]
+            answers = self.ask("ListOffsets", lambda: [answer_list_offsets(self.cluster, *one, self.is_committed) for one in asked], timeout)
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
+        return [create_topic_partition(topic, partition, answer.offset, None, answer.code)
+                for (topic, partition, _), answer in zip(asked, answers, strict=True)]
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
         """Beginning and end, `cached` as of the last fetch."""
@@ -218,10 +220,10 @@ class Consumer(Fetcher):
             return (slot.begin, slot.end) if slot else (OFFSET_INVALID, OFFSET_INVALID)
         try:
             return self.ask("ListOffsets", lambda: (self.cluster.log(*key).begin, self._logical(self.cluster.log(*key), -1)), timeout)
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TIMED_OUT) from None
-        except Refused as refused:
-            raise failure(KafkaError._UNKNOWN_PARTITION if refused.code == KafkaError.UNKNOWN_TOPIC_OR_PART else refused.code) from None
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TIMED_OUT) from None
+        except BrokerError as error:
+            raise create_exception(KafkaError._UNKNOWN_PARTITION if error.code == KafkaError.UNKNOWN_TOPIC_OR_PART else error.code) from None
 
     # ---- the group
 
@@ -236,7 +238,7 @@ class Consumer(Fetcher):
 
     def consumer_group_metadata(self) -> bytes:
         """As librdkafka serialises it."""
-        return serialised(self.group_id, *self.member())
+        return serialize_metadata(self.group_id, *self.member())
 
     def close(self) -> None:
         """Leave the group; partitions are given up in the callback first."""
@@ -251,7 +253,7 @@ class Consumer(Fetcher):
                 self._rebalance("revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)])
             self.membership.leave()
             self.membership = None
-            self.notes.clear()
+            self.events.clear()
 
     def _check_open(self) -> None:
         if self.is_closed:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
 
 from simulator.kafka.client import Client
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
 from simulator.kafka.log import Log, Record
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of
 from simulator.schedule import Signal
 
 FETCH_RECORDS = 1000
@@ -52,7 +52,7 @@ class Fetched(NamedTuple):
     next: int
     begin: int
     end: int
-    stable: int
+    last_stable_offset: int
     leader_epoch: int
     marker: int = -1
     """The offset after the last marker."""
@@ -78,7 +78,7 @@ class Fetcher(Client):
         """Read these too."""
         for given in partitions:
             self.slots[given.topic, given.partition] = Slot(given.topic, given.partition, given.offset, given.leader_epoch)
-            log = self.cluster.log_of(given.topic, given.partition)
+            log = self.cluster.find_log(given.topic, given.partition)
             if log:
                 log.watchers[self.wake] = None
 
@@ -86,7 +86,7 @@ class Fetcher(Client):
         """Read these no more."""
         for place in list(places):
             self.slots.pop(place, None)
-            log = self.cluster.log_of(*place)
+            log = self.cluster.find_log(*place)
             if log:
                 log.watchers.pop(self.wake, None)
         self.buffer = deque((slot, message) for slot, message in self.buffer if self.slots.get((slot.topic, slot.partition)) is slot)
@@ -128,7 +128,7 @@ class Fetcher(Client):
         count = chance.randint(1, 10) if chance.random() < SHORT_FETCH else FETCH_RECORDS
         try:
             answers = self.ask("Fetch", lambda: [(slot, self._fetched(slot, count)) for slot in wanted], left_s)
-        except (NoAnswer, ConnectionLost):
+        except (RequestTimedOut, ConnectionLost):
             return
         for slot, answer in answers:
             if self.slots.get((slot.topic, slot.partition)) is slot:
@@ -138,11 +138,11 @@ class Fetcher(Client):
         """Whether a fetch would bring something; that nothing does costs no request here."""
         if slot.is_paused or slot.is_failed:
             return False
-        log = self.cluster.log_of(slot.topic, slot.partition)
+        log = self.cluster.find_log(slot.topic, slot.partition)
         if log is None or slot.next < 0 or slot.end < 0 or log.end < slot.next or log.leader_epoch != slot.seen_epoch or slot.next < log.begin:
             return True
-        stable = log.stable if self.is_committed else log.end
-        return slot.next < stable or (self.tells_ends and slot.ended_at != slot.next and slot.next == stable) or slot.end != log.end
+        last_stable_offset = log.last_stable_offset if self.is_committed else log.end
+        return slot.next < last_stable_offset or (self.tells_ends and slot.ended_at != slot.next and slot.next == last_stable_offset) or slot.end != log.end
 
     def _fetched(self, slot: Slot, count: int) -> Fetched:
         """The brokers' part; a logical position is looked up first."""
@@ -152,17 +152,17 @@ class Fetcher(Client):
             if slot.seen_epoch not in (-1, log.leader_epoch) or (slot.seen_epoch == -1 and slot.leader_epoch >= 0):
                 lost_from = log.end_of_epoch(slot.leader_epoch) if slot.leader_epoch >= 0 else offset
                 if lost_from < offset:
-                    raise Refused(KafkaError._AUTO_OFFSET_RESET, f"Partition log truncation detected at offset {offset} (leader epoch {slot.leader_epoch})")
+                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, f"Partition log truncation detected at offset {offset} (leader epoch {slot.leader_epoch})")
             try:
                 records, following, marker = log.read(offset, count, self.is_committed)
-            except Refused:
+            except BrokerError:
                 if self.reset is None:
-                    raise Refused(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset not available on the broker: "
+                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset not available on the broker: "
                                   "Broker: Offset out of range (broker 1)") from None
                 records, following, marker = log.read(self._logical(log, self.reset), count, self.is_committed)
-        except Refused as refused:
-            return Fetched([], slot.next, -1, -1, -1, -1, -1, refused.code, refused.reason)
-        return Fetched(records, following, log.begin, log.end, log.stable if self.is_committed else log.end, log.leader_epoch, marker)
+        except BrokerError as error:
+            return Fetched([], slot.next, -1, -1, -1, -1, -1, error.code, error.reason)
+        return Fetched(records, following, log.begin, log.end, log.last_stable_offset if self.is_committed else log.end, log.leader_epoch, marker)
 
     def _looked_up(self, slot: Slot, log: Log) -> int:
         offset = slot.next
@@ -172,7 +172,7 @@ class Fetcher(Client):
             offset = committed[0]
             if offset < 0:
                 if self.reset is None:
-                    raise Refused(KafkaError._AUTO_OFFSET_RESET, "no previously committed offset available: Local: No offset stored")
+                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, "no previously committed offset available: Local: No offset stored")
                 offset = self.reset
         return self._logical(log, offset)
 
@@ -180,7 +180,7 @@ class Fetcher(Client):
         if offset == OFFSET_BEGINNING:
             return log.begin
         if offset == OFFSET_END:
-            return log.stable if self.is_committed else log.end
+            return log.last_stable_offset if self.is_committed else log.end
         if offset < OFFSET_STORED - 1000:  # OFFSET_TAIL
             return max(log.begin, log.end + offset + 2000)
         return offset
@@ -202,7 +202,7 @@ class Fetcher(Client):
             slot.leader_epoch = answer.records[-1].leader_epoch
         if answer.marker > (answer.records[-1].offset if answer.records else -1):
             self.buffer.append((slot, answer.marker))
-        if self.tells_ends and slot.next == answer.stable and slot.ended_at != slot.next:
+        if self.tells_ends and slot.next == answer.last_stable_offset and slot.ended_at != slot.next:
             slot.ended_at = slot.next
             self.buffer.append((slot, error_message(slot, slot.next, KafkaError._PARTITION_EOF, "Fetch from broker 1 reached end of partition at offset "
                                                     f"{slot.next} (HighwaterMark {answer.end})")))
@@ -210,4 +210,4 @@ class Fetcher(Client):
 
 def error_message(slot: Slot, offset: int, code: int, reason: str) -> Message:
     """What a poll returns in place of a record."""
-    return Message(slot.topic, slot.partition, offset, None, reason.encode(), None, error_of(code, reason))
+    return Message(slot.topic, slot.partition, offset, None, reason.encode(), None, create_error(code, reason))

@@ -1,7 +1,7 @@
 """One partition's log: records and markers in order of their offsets, and what follows from them for readers and producers.
 
 Only the broker's rules are here: which offset a record gets, which producer may append, how far a read_committed reader comes. The producers' state
-is a function of the records, and is made anew from them when records are lost (`rebuild`), as a broker does it.
+is a function of the records, and is made anew from them when records are lost (`rebuild_producers`), as a broker does it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from simulator.kafka.refused import Refused
+from simulator.kafka.errors import BrokerError
 from simulator.schedule import Signal
 
 DATA, COMMIT, ABORT = 0, 1, 2
@@ -51,7 +51,7 @@ class ProducerState:
         self.sequence = sequence
 
 
-class New(NamedTuple):
+class NewRecord(NamedTuple):
     """A record that is to be appended."""
 
     key: bytes | None
@@ -75,9 +75,9 @@ PLAIN = Writer()
 class Log:
     """The log of a partition."""
 
-    __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "opened", "producers", "records", "watchers")
+    __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "open_transactions", "producers", "records", "watchers")
 
-    changes: ClassVar[int] = 0
+    change_count: ClassVar[int] = 0
     """How often any log has changed: who looks at all of them need not look when none did."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Log:
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """Each leader epoch, and the offset where it began."""
         self.producers: dict[int, ProducerState] = {}
-        self.opened: dict[int, int] = {}
+        self.open_transactions: dict[int, int] = {}
         """By producer id, the first offset of its open transaction."""
         self.aborted: set[int] = set()
         """The offsets of records of aborted transactions."""
@@ -97,9 +97,9 @@ class Log:
         """Who waits for records, in a fixed order: a set's would differ from run to run."""
 
     @property
-    def stable(self) -> int:
+    def last_stable_offset(self) -> int:
         """The last stable offset."""
-        return min(self.opened.values(), default=self.end)
+        return min(self.open_transactions.values(), default=self.end)
 
     def index(self, offset: int) -> int:
         """The place in `records` of the first record at or after this offset."""
@@ -117,28 +117,28 @@ class Log:
         Refused when the offset is out of range.
         """
         if not self.begin <= offset <= self.end:
-            raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
-        end = self.stable if committed else self.end
-        found: list[Record] = []
+            raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
+        end = self.last_stable_offset if committed else self.end
+        visible_records: list[Record] = []
         marker = -1
         records, aborted = self.records, self.aborted
-        at = self.index(offset)
-        while at < len(records) and records[at].offset < end:
-            record = records[at]
-            if len(found) == count:
-                return found, record.offset, marker
+        index_of_record = self.index(offset)
+        while index_of_record < len(records) and records[index_of_record].offset < end:
+            record = records[index_of_record]
+            if len(visible_records) == count:
+                return visible_records, record.offset, marker
             if record.kind != DATA:
                 marker = record.offset + 1
             elif not (committed and record.offset in aborted):
-                found.append(record)
-            at += 1
-        return found, max(offset, end), marker
+                visible_records.append(record)
+            index_of_record += 1
+        return visible_records, max(offset, end), marker
 
-    def append(self, new: Iterable[New], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
+    def append(self, new: Iterable[NewRecord], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
         """Append a batch and return the offset of its first record; with a `timestamp_ms`, it is the broker's. Refused for a producer that may not."""
         pid, epoch, sequence, is_transactional = writer
         if pid >= 0:
-            duplicate = self._check(writer)
+            duplicate = self._find_duplicate(writer)
             if duplicate is not None:
                 return duplicate
         first = offset = self.end
@@ -148,24 +148,24 @@ class Log:
                                        pid, epoch, sequence, is_transactional))
             offset += 1
             sequence += pid >= 0
-        self._grow(offset)
+        self._set_end(offset)
         if pid >= 0:
             self.producers[pid] = ProducerState(epoch, sequence - 1)
             if is_transactional:
-                self.opened.setdefault(pid, first)
+                self.open_transactions.setdefault(pid, first)
         return first
 
-    def _check(self, writer: Writer) -> int | None:
+    def _find_duplicate(self, writer: Writer) -> int | None:
         """The offset of a batch that is there already; Refused for an older epoch, or a gap."""
         pid, epoch, sequence, _ = writer
         known = self.producers.get(pid)
         if known is None:
             return None
         if epoch < known.epoch:
-            raise Refused(KafkaError.INVALID_PRODUCER_EPOCH)
+            raise BrokerError(KafkaError.INVALID_PRODUCER_EPOCH)
         if epoch > known.epoch or known.sequence < 0:
             if sequence != 0:
-                raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                raise BrokerError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
             return None
         if sequence == known.sequence + 1:
             return None
@@ -173,32 +173,32 @@ class Log:
             for record in reversed(self.records):
                 if record[7:10] == (pid, epoch, sequence) and record.kind == DATA:
                     return record.offset
-            raise Refused(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
-        raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            raise BrokerError(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
+        raise BrokerError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
-    def mark(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
+    def append_marker(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
         """Append the marker of a transaction's end."""
         self.records.append(Record(self.end, None, None, None, timestamp_ms, CREATE_TIME, self.leader_epoch, producer_id, epoch, -1, True, kind))
         known = self.producers.get(producer_id)
-        self._end(self.records[-1], known)
-        self._grow(self.end + 1)
+        self._end_transaction(self.records[-1], known)
+        self._set_end(self.end + 1)
 
-    def _end(self, marker: Record, known: ProducerState | None) -> None:
+    def _end_transaction(self, marker: Record, known: ProducerState | None) -> None:
         pid, epoch = marker.producer_id, marker.producer_epoch
-        begin = self.opened.pop(pid, None)
+        begin = self.open_transactions.pop(pid, None)
         if begin is not None and marker.kind == ABORT:
             self.aborted.update(record.offset for record in self.records[self.index(begin):self.index(marker.offset)]
                                 if record.producer_id == pid and record.is_transactional)
         if known is None or known.epoch < epoch:
             self.producers[pid] = ProducerState(epoch, -1)
 
-    def _grow(self, end: int) -> None:
+    def _set_end(self, end: int) -> None:
         self.end = end
-        self.wake()
+        self.notify_watchers()
 
-    def wake(self) -> None:
+    def notify_watchers(self) -> None:
         """Tell who waits for records."""
-        Log.changes += 1
+        Log.change_count += 1
         for watcher in list(self.watchers):
             watcher.notify()
 
@@ -206,44 +206,44 @@ class Log:
         """Records below this offset are deleted; the new begin. Refused when it is not there."""
         before = self.end if before < 0 else before
         if before > self.end:
-            raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
+            raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
         if before > self.begin:
             self.begin = before
             del self.records[:self.index(before)]
         return self.begin
 
-    def compact(self, gone: Iterable[int]) -> None:
+    def remove(self, offsets: Iterable[int]) -> None:
         """Records at these offsets are taken out; all others keep theirs."""
-        taken = set(gone)
-        self.records = [record for record in self.records if record.offset not in taken]
+        removed_offsets = set(offsets)
+        self.records = [record for record in self.records if record.offset not in removed_offsets]
 
-    def lose(self, count: int, same_epoch: bool) -> None:
-        """The newest offsets are gone, and are given again; unless it is the `same_epoch`, under a new leader."""
+    def truncate(self, count: int, is_same_epoch: bool) -> None:
+        """The newest offsets are gone, and are given again; unless it is the `is_same_epoch`, under a new leader."""
         self.end = max(self.begin, self.end - count)
         del self.records[self.index(self.end):]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
-        self.leader_epoch += not same_epoch
+        self.leader_epoch += not is_same_epoch
         if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
             self.epochs.append((self.leader_epoch, self.end))
-        self.rebuild()
-        self.wake()
+        self.rebuild_producers()
+        self.notify_watchers()
 
     def change_leader(self) -> None:
         """A new leader epoch begins here."""
         self.leader_epoch += 1
         self.epochs.append((self.leader_epoch, self.end))
 
-    def rebuild(self) -> None:
+    def rebuild_producers(self) -> None:
         """The producers' state from the records that are left."""
-        self.producers, self.opened, self.aborted = {}, {}, set()
+        self.producers, self.open_transactions, self.aborted = {}, {}, set()
         for record in self.records:
             pid = record.producer_id
             if record.kind != DATA:
-                self._end(record, self.producers.get(pid))
+                self._end_transaction(record, self.producers.get(pid))
             elif pid >= 0:
                 self.producers[pid] = ProducerState(record.producer_epoch, record.sequence)
                 if record.is_transactional:
-                    self.opened.setdefault(pid, record.offset)
+                    self.open_transactions.setdefault(pid, record.offset)
 
     def end_of_epoch(self, epoch: int) -> int:
         """The first offset after the records of this leader epoch and those before it (OffsetForLeaderEpoch)."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from greenlet import GreenletExit
 
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut
 from simulator.schedule import Process, Schedule
 
 if TYPE_CHECKING:
@@ -56,30 +56,30 @@ class Network:
             answer = self._attempt(cluster, api, execute, deadline - schedule.now)
             if answer:
                 value: Result
-                value, refused = answer[0]
-                if refused is not None:
-                    raise refused
+                value, error = answer[0]
+                if error is not None:
+                    raise error
                 return value
             if on_lost:
                 on_lost(api)
             if schedule.now >= deadline:
-                raise NoAnswer
+                raise RequestTimedOut
             if not is_retried:
                 raise ConnectionLost
             schedule.sleep(min(backoff_s, deadline - schedule.now))
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
-    def _attempt(self, cluster: Cluster, api: str, execute: Callable[[], Any], left_s: float) -> list[tuple[Any, Refused | None]]:
+    def _attempt(self, cluster: Cluster, api: str, execute: Callable[[], Any], left_s: float) -> list[tuple[Any, BrokerError | None]]:
         schedule = self.schedule
-        if cluster.is_away:
-            schedule.wait(cluster.back, left_s)
+        if cluster.is_down:
+            schedule.wait(cluster.up, left_s)
             return []
-        task, answer = schedule.task, list[tuple[Any, Refused | None]]()
+        task, answer = schedule.task, list[tuple[Any, BrokerError | None]]()
         assert task is not None
         ticket = task.ticket
 
         def arrive() -> None:
-            if cluster.is_away:
+            if cluster.is_down:
                 return
             outcome = executed(execute)
             if task.ticket == ticket:
@@ -99,12 +99,12 @@ class Network:
         if fate == "lost":
             return
         after_s = self.latency() if fate == "answer lost" else self.schedule.random.uniform(*LATE_S)
-        self.schedule.after(after_s, lambda: None if cluster.is_away else (executed(execute), None)[1])
+        self.schedule.after(after_s, lambda: None if cluster.is_down else (executed(execute), None)[1])
 
     def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, done: Callable[[Any, Exception | None], None]) -> None:
         """Ask without waiting, once; `done` is called with the answer, or why there is none."""
         schedule = self.schedule
-        if cluster.is_away:
+        if cluster.is_down:
             deadline = schedule.now + timeout_s
             self._send_when_back(cluster, partial(self.send, cluster, api, execute, timeout_s, done), deadline, done)
             return
@@ -115,7 +115,7 @@ class Network:
             return
 
         def arrive() -> None:
-            if cluster.is_away:
+            if cluster.is_down:
                 schedule.after(schedule.random.uniform(*BROKEN_S), lambda: done(None, ConnectionLost()))
                 return
             outcome = executed(execute)
@@ -126,19 +126,19 @@ class Network:
         """A client tries to connect again and again."""
         schedule = self.schedule
         if schedule.now >= deadline:
-            done(None, NoAnswer())
-        elif cluster.is_away:
+            done(None, RequestTimedOut())
+        elif cluster.is_down:
             schedule.after(min(0.5, deadline - schedule.now), partial(self._send_when_back, cluster, again, deadline, done))
         else:
             again()
 
 
-def executed(execute: Callable[[], Any]) -> tuple[Any, Refused | None]:
+def executed(execute: Callable[[], Any]) -> tuple[Any, BrokerError | None]:
     """One step on the brokers' state."""
     try:
         return execute(), None
-    except Refused as refused:
-        return None, refused
+    except BrokerError as error:
+        return None, error
 
 
 def clients(network: Network) -> tuple[Any, Any, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from simulator.kafka.log import New, Writer
-from simulator.kafka.member_metadata import parsed
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception
+from simulator.kafka.group_metadata import parse_metadata
+from simulator.kafka.log import NewRecord, Writer
 from simulator.kafka.network import FOREVER_S, Network
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure
-from simulator.kafka.sending import AGAIN_S, CONCURRENT_S, Place
+from simulator.kafka.sender import AGAIN_S, CONCURRENT_S, PartitionKey
 from simulator.kafka.transaction_state import FATAL, TransactionState, normalized
 from simulator.schedule import START_UNIX_S, Signal
 
@@ -25,7 +25,7 @@ class Producer(TransactionState):
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
         self.transaction_timeout_s = self.seconds("transaction.timeout.ms", 60_000)
-        self.registered: set[Place] = set()
+        self.registered: set[PartitionKey] = set()
         self.has_sent = False
         """Whether the coordinator knows of the open transaction."""
         self.commit_result: KafkaException | bool | None = None
@@ -39,12 +39,12 @@ class Producer(TransactionState):
                 headers: dict[str, Bytes] | Sequence[tuple[str, Bytes]] | None = None) -> None:
         """Into the queue; BufferError when it is full."""
         if self.state == "FatalError":
-            raise failure(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
+            raise create_exception(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
         if self.transactional_id is not None and self.state != "InTransaction":
-            raise failure(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
+            raise create_exception(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
         pairs = list(headers.items() if isinstance(headers, dict) else headers) if headers else None
         place = topic, max(partition, 0)
-        record = New(as_bytes(key), as_bytes(value), [(name, as_bytes(one)) for name, one in pairs] if pairs else None, timestamp or self._now_ms())
+        record = NewRecord(as_bytes(key), as_bytes(value), [(name, as_bytes(one)) for name, one in pairs] if pairs else None, timestamp or self._now_ms())
         self.enqueue(place, record, callback or on_delivery)
 
     def _now_ms(self) -> int:
@@ -72,7 +72,7 @@ class Producer(TransactionState):
         """Within a transaction only, if it is transactional."""
         return self.transactional_id is None or self.state in ("InTransaction", "BeginCommit")
 
-    def prepare(self, places: list[Place]) -> bool:
+    def prepare(self, places: list[PartitionKey]) -> bool:
         """AddPartitionsToTxn, asked until it is answered."""
         if self.transactional_id is None:
             return True
@@ -80,27 +80,28 @@ class Producer(TransactionState):
         new = [place for place in new if not self._is_unknown(place)]
         while new and self.may_send():
             try:
-                self.ask("AddPartitionsToTxn", partial(self.cluster.transactions.add, str(self.transactional_id), *self.identity, new), self.message_timeout_s)
-            except (NoAnswer, ConnectionLost):
+                add_partitions = partial(self.cluster.transactions.add_partitions, str(self.transactional_id), *self.identity, new)
+                self.ask("AddPartitionsToTxn", add_partitions, self.message_timeout_s)
+            except (RequestTimedOut, ConnectionLost):
                 self._abortable(KafkaError._TIMED_OUT, "Failed to add partition(s) to transaction: Local: Timed out")
-            except Refused as refused:
-                if refused.code in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            except BrokerError as error:
+                if error.code in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
                     self.schedule.sleep(CONCURRENT_S)
-                    new = [place for place in new if refused.code == KafkaError.CONCURRENT_TRANSACTIONS or not self._is_unknown(place, True)]
+                    new = [place for place in new if error.code == KafkaError.CONCURRENT_TRANSACTIONS or not self._is_unknown(place, True)]
                     continue
-                self.on_refused(refused.code, f"Failed to add partition(s) to transaction on broker 1: {KafkaError(refused.code).str()} (after 0 ms)")
+                self.on_refused(error.code, f"Failed to add partition(s) to transaction on broker 1: {KafkaError(error.code).str()} (after 0 ms)")
             else:
                 self.registered.update(new)
                 self.has_sent = True
                 new = []
         return self.may_send()
 
-    def _is_unknown(self, place: Place, anew: bool = False) -> bool:
+    def _is_unknown(self, place: PartitionKey, anew: bool = False) -> bool:
         if anew:
             self.known.pop(place[0], None)
         try:
             return self._unknown(place, self.message_timeout_s) != 0
-        except (NoAnswer, ConnectionLost):
+        except (RequestTimedOut, ConnectionLost):
             return True
 
     # ---- transactions
@@ -111,11 +112,11 @@ class Producer(TransactionState):
         while True:
             try:
                 self._identify(deadline)
-            except Refused as refused:
-                if refused.code != KafkaError.CONCURRENT_TRANSACTIONS:
-                    self._fail(normalized(refused.code), f"Failed to acquire transactional PID from broker 1: {KafkaError(refused.code).str()}")
+            except BrokerError as error:
+                if error.code != KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._fail(normalized(error.code), f"Failed to acquire transactional PID from broker 1: {KafkaError(error.code).str()}")
                     raise self._wrong_state() from None
-            except (NoAnswer, ConnectionLost):
+            except (RequestTimedOut, ConnectionLost):
                 raise self._timed_out("Failed to initialize Producer ID: Local: Timed out") from None
             else:
                 self.state, self.call = "Ready", ""
@@ -126,7 +127,7 @@ class Producer(TransactionState):
             self.schedule.sleep(AGAIN_S)
 
     def _identify(self, deadline: float) -> None:
-        self.identity = self.ask("InitProducerId", lambda: self.cluster.transactions.initialise(str(self.transactional_id), self.transaction_timeout_s),
+        self.identity = self.ask("InitProducerId", lambda: self.cluster.transactions.init_producer_id(str(self.transactional_id), self.transaction_timeout_s),
                                  deadline - self.schedule.now)
         self.sequences = {}
 
@@ -138,25 +139,25 @@ class Producer(TransactionState):
     def send_offsets_to_transaction(self, positions: Sequence[TopicPartition], group_metadata: bytes, timeout: float = -1) -> None:
         """AddOffsetsToTxn, then TxnOffsetCommit."""
         deadline = self._begin_call("send_offsets_to_transaction", timeout if timeout >= 0 else self.transaction_timeout_s, "InTransaction")
-        group, member = parsed(group_metadata)
+        group, member = parse_metadata(group_metadata)
         offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in positions if one.offset >= 0}
         transactions, name = self.cluster.transactions, str(self.transactional_id)
         self.call = ""
         if not offsets:
             return
         try:
-            self._ask_on("AddOffsetsToTxn", lambda: transactions.add(name, *self.identity, [group]), deadline, CONCURRENT_S)
+            self._ask_on("AddOffsetsToTxn", lambda: transactions.add_partitions(name, *self.identity, [group]), deadline, CONCURRENT_S)
             self.has_sent = True
             self._ask_on("TxnOffsetCommit", lambda: self.cluster.commit_in_transaction(name, Writer(*self.identity), group, offsets, member), deadline, 0.5)
-        except (NoAnswer, ConnectionLost):
+        except (RequestTimedOut, ConnectionLost):
             self._abortable(KafkaError._TIMED_OUT, "Failed to send offsets to transaction: Local: Timed out")
             raise self._wrong_state() from None
-        except Refused as refused:
-            text = f"Failed to commit offsets to transaction on broker 1: {KafkaError(refused.code).str()}"
-            if refused.code in FATAL or refused.code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
-                self._fail(normalized(refused.code), text)
+        except BrokerError as error:
+            text = f"Failed to commit offsets to transaction on broker 1: {KafkaError(error.code).str()}"
+            if error.code in FATAL or error.code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
+                self._fail(normalized(error.code), text)
             else:
-                self._abortable(refused.code, text)
+                self._abortable(error.code, text)
             raise self._wrong_state() from None
 
     def _ask_on(self, api: str, execute: Callable[[], object], deadline: float, pause_s: float) -> None:
@@ -164,11 +165,11 @@ class Producer(TransactionState):
         while True:
             try:
                 self.ask(api, execute, deadline - self.schedule.now)
-            except Refused as refused:
-                if refused.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            except BrokerError as error:
+                if error.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
                     raise
                 if self.schedule.now + pause_s >= deadline:
-                    raise refused if refused.code != KafkaError.CONCURRENT_TRANSACTIONS else NoAnswer from None
+                    raise error if error.code != KafkaError.CONCURRENT_TRANSACTIONS else RequestTimedOut from None
                 self.schedule.sleep(pause_s)
             else:
                 return
@@ -236,9 +237,9 @@ class Producer(TransactionState):
         while True:
             try:
                 self._identify(deadline)
-            except Refused:
+            except BrokerError:
                 self.schedule.sleep(AGAIN_S)
-            except (NoAnswer, ConnectionLost):
+            except (RequestTimedOut, ConnectionLost):
                 raise self._timed_out() from None
             else:
                 self.is_bumping = False
@@ -254,12 +255,12 @@ class Producer(TransactionState):
         while True:
             try:
                 self.ask("EndTxn", lambda: self.cluster.transactions.end(str(self.transactional_id), *self.identity, commit), deadline - self.schedule.now)
-            except (NoAnswer, ConnectionLost):
+            except (RequestTimedOut, ConnectionLost):
                 raise self._timed_out() from None
-            except Refused as refused:
-                if refused.code != KafkaError.CONCURRENT_TRANSACTIONS:
-                    self._end_refused(refused.code)
-                    raise self._wrong_state(f"EndTxn {'commit' if commit else 'abort'} failed: {KafkaError(normalized(refused.code)).str()}") from None
+            except BrokerError as error:
+                if error.code != KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._end_refused(error.code)
+                    raise self._wrong_state(f"EndTxn {'commit' if commit else 'abort'} failed: {KafkaError(normalized(error.code)).str()}") from None
                 if self.schedule.now + AGAIN_S >= deadline:
                     raise self._timed_out() from None
                 self.schedule.sleep(AGAIN_S)

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
+from simulator.kafka.errors import create_exception
 from simulator.kafka.network import FOREVER_S
-from simulator.kafka.refused import failure
-from simulator.kafka.sending import Sender
+from simulator.kafka.sender import Sender
 
 State = Literal["Init", "Ready", "InTransaction", "BeginCommit", "CommittingTransaction", "BeginAbort", "AbortingTransaction", "AbortableError", "FatalError"]
 FENCED = frozenset({KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
@@ -58,14 +58,14 @@ class TransactionState(Sender):
 
     def _raise_fatal(self) -> None:
         """Out of the application's next poll or flush."""
-        raise failure(*self.error, fatal=True)
+        raise create_exception(*self.error, fatal=True)
 
     def _begin_call(self, name: str, timeout_s: float, *states: State) -> float:
         """The deadline of a transactional call; KafkaException when it may not be called now."""
         if self.transactional_id is None:
-            raise failure(KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured")
+            raise create_exception(KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured")
         if self.call and self.call != name:
-            raise failure(KafkaError._CONFLICT, f"Conflicting {self.call} API call is already in progress", retriable=True)
+            raise create_exception(KafkaError._CONFLICT, f"Conflicting {self.call} API call is already in progress", retriable=True)
         if self.state not in states:
             raise self._wrong_state()
         self.call = name
@@ -76,11 +76,11 @@ class TransactionState(Sender):
         self.call = ""
         code, reason = self.error
         if self.state == "FatalError":
-            return failure(code, text or reason, fatal=True)
+            return create_exception(code, text or reason, fatal=True)
         if self.state == "AbortableError":
-            return failure(code, text or reason, aborts=True)
-        return failure(KafkaError._STATE, f"Operation not valid in state {self.state}")
+            return create_exception(code, text or reason, aborts=True)
+        return create_exception(KafkaError._STATE, f"Operation not valid in state {self.state}")
 
     @staticmethod
     def _timed_out(text: str = "Timed out waiting for operation to finish, retry call to resume") -> KafkaException:
-        return failure(KafkaError._TIMED_OUT, text, retriable=True)
+        return create_exception(KafkaError._TIMED_OUT, text, retriable=True)

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 
-class Refused(Exception):
+class BrokerError(Exception):
     """An error code of the protocol, as a broker answers it."""
 
     def __init__(self, code: int, reason: str = "") -> None:
@@ -16,7 +16,7 @@ class Refused(Exception):
         self.reason = reason
 
 
-class NoAnswer(Exception):
+class RequestTimedOut(Exception):
     """None came in time."""
 
 
@@ -24,26 +24,26 @@ class ConnectionLost(Exception):
     """It broke before the answer came, and the client does not ask again by itself."""
 
 
-class Answer(TopicPartition):
+class FailedTopicPartition(TopicPartition):
     """A TopicPartition with an error, which the real class lets only C code set."""
 
     error: Any = None
 
 
-def failure(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaException:
+def create_exception(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaException:
     """As the clients raise it; without a reason, with librdkafka's text for the code."""
-    return KafkaException(error_of(code, reason, fatal, retriable, aborts))
+    return KafkaException(create_error(code, reason, fatal, retriable, aborts))
 
 
-def error_of(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaError:
+def create_error(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaError:
     """The error itself."""
     return KafkaError(code, reason or KafkaError(code).str(), fatal, retriable, aborts)
 
 
-def place(topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0) -> TopicPartition:
+def create_topic_partition(topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0) -> TopicPartition:
     """An answer about a partition, with an error where there is one."""
-    kind = Answer if code else TopicPartition
+    kind = FailedTopicPartition if code else TopicPartition
     answer = kind(topic, partition, offset) if metadata is None else kind(topic, partition, offset, metadata)
     if code:
-        answer.error = error_of(code)
+        answer.error = create_error(code)
     return answer

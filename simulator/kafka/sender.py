@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, Message
 
 from simulator.kafka.client import Client
-from simulator.kafka.log import PLAIN, New, Writer
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error, create_exception
+from simulator.kafka.log import PLAIN, NewRecord, Writer
 from simulator.kafka.network import FOREVER_S
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of, failure
 from simulator.kafka.sizes import BATCH_BYTES, record_bytes
 from simulator.schedule import Signal
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 CONCURRENT_S, AGAIN_S = 0.02, 0.1
 NOT_SENT = -1001
 
@@ -26,8 +26,8 @@ NOT_SENT = -1001
 class Queued(NamedTuple):
     """A record on its way."""
 
-    place: Place
-    record: New
+    place: PartitionKey
+    record: NewRecord
     report: Callable[[Any, Any], object] | None
     deadline: float
 
@@ -53,7 +53,7 @@ class Sender(Client):
         self.progress = Signal(self.schedule)
         self.identity = (-1, -1)
         """Producer id and epoch."""
-        self.sequences: dict[Place, int] = {}
+        self.sequences: dict[PartitionKey, int] = {}
         self.known: dict[str, tuple[int, float]] = {}
         """Partitions of each topic, and when that was asked."""
         self.failures = 0
@@ -63,15 +63,15 @@ class Sender(Client):
     def __len__(self) -> int:
         return len(self.queue) + self.in_flight + len(self.told)
 
-    def enqueue(self, place: Place, record: New, report: Callable[[Any, Any], object] | None) -> None:
+    def enqueue(self, place: PartitionKey, record: NewRecord, report: Callable[[Any, Any], object] | None) -> None:
         """BufferError when the queue is full."""
         if record_bytes(record, 0, 0) > self.record_max:
-            raise failure(KafkaError.MSG_SIZE_TOO_LARGE, "Unable to produce message: Broker: Message size too large")
+            raise create_exception(KafkaError.MSG_SIZE_TOO_LARGE, "Unable to produce message: Broker: Message size too large")
         if len(self) >= self.queue_max:
             raise BufferError("Local: Queue full")
         topic, partition = place
         if topic in self.known and not 0 <= partition < self.known[topic][0]:
-            raise failure(KafkaError._UNKNOWN_PARTITION, "Unable to produce message: Local: Unknown partition")
+            raise create_exception(KafkaError._UNKNOWN_PARTITION, "Unable to produce message: Local: Unknown partition")
         self.queue.append(Queued(place, record, report, self.schedule.now + self.message_timeout_s))
         if not self.is_sending:
             self.is_sending = True
@@ -81,7 +81,7 @@ class Sender(Client):
         """Whether what is queued may go now."""
         return True
 
-    def prepare(self, places: list[Place]) -> bool:  # noqa: ARG002
+    def prepare(self, places: list[PartitionKey]) -> bool:  # noqa: ARG002
         """What has to be asked before records go to these partitions; whether they may."""
         return True
 
@@ -121,8 +121,8 @@ class Sender(Client):
 
     def _batches(self) -> list[list[Queued]]:
         """All that is queued, by partition, no batch over its size."""
-        by_place: dict[Place, list[list[Queued]]] = {}
-        sizes: dict[Place, int] = {}
+        by_place: dict[PartitionKey, list[list[Queued]]] = {}
+        sizes: dict[PartitionKey, int] = {}
         self.in_flight += len(self.queue)
         while self.queue:
             queued = self.queue.popleft()
@@ -147,23 +147,23 @@ class Sender(Client):
             if code:
                 self._report(batch, code)
                 return
-            if self.cluster.slow_s and "transactional.id" in self.options:
-                self.schedule.sleep(min(len(batch) * self.cluster.slow_s, max(0.0, left_s)))
+            if self.cluster.record_delay_s and "transactional.id" in self.options:
+                self.schedule.sleep(min(len(batch) * self.cluster.record_delay_s, max(0.0, left_s)))
             offset, appended_ms = self._produce(place, [queued.record for queued in batch], batch[0].deadline)
-        except (NoAnswer, ConnectionLost):
+        except (RequestTimedOut, ConnectionLost):
             self.on_refused(KafkaError._TIMED_OUT, f"{len(batch)} message(s) timed out on {place[0]} [{place[1]}]")
             self._report(batch, KafkaError._MSG_TIMED_OUT)
-        except Refused as refused:
+        except BrokerError as error:
             if "transactional.id" in self.options:  # a gap: the next batch is refused for it, and only a new epoch mends that
                 self.sequences[place] = self.sequences.get(place, 0) + len(batch)
-            self.on_refused(refused.code, f"ProduceRequest for {place[0]} [{place[1]}] with {len(batch)} message(s) failed: "
-                            f"{KafkaError(refused.code).str()} (broker 1): current transaction must be aborted")
-            is_retried = refused.code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "transactional.id" in self.options
-            self._report(batch, KafkaError._PURGE_QUEUE if is_retried else refused.code)
+            self.on_refused(error.code, f"ProduceRequest for {place[0]} [{place[1]}] with {len(batch)} message(s) failed: "
+                            f"{KafkaError(error.code).str()} (broker 1): current transaction must be aborted")
+            is_retried = error.code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER and "transactional.id" in self.options
+            self._report(batch, KafkaError._PURGE_QUEUE if is_retried else error.code)
         else:
             self._report(batch, 0, offset, appended_ms)
 
-    def _produce(self, place: Place, records: list[New], deadline: float) -> tuple[int, int]:
+    def _produce(self, place: PartitionKey, records: list[NewRecord], deadline: float) -> tuple[int, int]:
         writer = PLAIN
         if self.is_idempotent:
             if self.identity[0] < 0:
@@ -173,22 +173,22 @@ class Sender(Client):
         while True:
             try:
                 answer = self.ask("Produce", lambda: self.cluster.produce(*place, records, writer, transactional_id), deadline - self.schedule.now)
-            except Refused as refused:
-                if refused.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            except BrokerError as error:
+                if error.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
                     raise
                 self.schedule.sleep(AGAIN_S)
                 if self.schedule.now >= deadline:
-                    raise NoAnswer from None
+                    raise RequestTimedOut from None
                 self.known.pop(place[0], None)
                 code = self._unknown(place, deadline - self.schedule.now)
                 if code:
-                    raise Refused(code) from None
+                    raise BrokerError(code) from None
             else:
                 if self.is_idempotent:
                     self.sequences[place] = writer.sequence + len(records)
                 return answer
 
-    def _unknown(self, place: Place, left_s: float) -> int:
+    def _unknown(self, place: PartitionKey, left_s: float) -> int:
         """Why the partition cannot be written to; 0 when it is there."""
         topic, partition = place
         until = self.schedule.now + min(left_s, self.propagation_s)
@@ -218,7 +218,7 @@ class Sender(Client):
         record, report = queued.record, queued.report
         headers: Any = record.headers
         assert report is not None
-        error = error_of(code) if code else None
+        error = create_error(code) if code else None
         timestamp = (2, appended_ms) if appended_ms >= 0 else (1, record.timestamp_ms)
         return lambda: report(error, Message(*queued.place, offset, record.key, record.value, headers, error, timestamp))
 
