@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from simulator.judge import Judge
     from simulator.query import Task
 
-Fate = Literal["ok", "lost", "answer lost", "late"]
-FATES: dict[str, Fate] = {"answer lost": "answer lost", "request lost": "lost", "request late": "late"}
+RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
+OUTCOMES: dict[str, RequestOutcome] = {"answer lost": "answer lost", "request lost": "lost", "request late": "late"}
 OF_PRODUCER = {"producer batch lost": "lose", "producer batch late": "straggle", "task repeated": "repeat"}
 OF_THE_CALLER = frozenset({"SIGKILL", "SIGSTOP"})
 """Faults that strike the process whose call it is."""
@@ -44,7 +44,7 @@ class Faults:
         """An exception that is none of the service's own errors."""
         self.over_at = 0.0
         """When the last lasting fault is over."""
-        system.network.fate = self.fate  # type: ignore[method-assign]
+        system.network.choose_outcome = self.choose_outcome  # type: ignore[method-assign]
         system.schedule.on_call = self.on_call
 
     def on_call(self, process: Process) -> None:
@@ -65,8 +65,8 @@ class Faults:
         if self.system.ended is not None or not logs.partitions(self.system.source, TOPIC):  # deleted, and not recreated yet
             return
         chance = random.Random(fault.seed)  # noqa: S311
-        if fault.kind in FATES or fault.kind in OF_PRODUCER:
-            (self.requests if fault.kind in FATES else self.producers).append(fault.kind)
+        if fault.kind in OUTCOMES or fault.kind in OF_PRODUCER:
+            (self.requests if fault.kind in OUTCOMES else self.producers).append(fault.kind)
             return
         done = self.KINDS[fault.kind](self, chance, child)
         if done:
@@ -87,13 +87,13 @@ class Faults:
 
     # ---- requests, and what the JVM's producers send
 
-    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:
+    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
         """Of a request of one of the service's processes."""
         if not self.requests or self.system.child_of(process) is None:
             return "ok"
         kind = self.requests.pop(0)
         self._note(kind, f"{api} of {process.name if process else ''} to {cluster.name}")
-        return FATES[kind]
+        return OUTCOMES[kind]
 
     def of_producer(self, task: Task) -> str:
         """Of a producer batch of stage one."""

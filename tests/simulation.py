@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from simulator.kafka import Cluster, Fate, Network, clients
+from simulator.kafka import Cluster, Network, RequestOutcome, clients
 from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests.kafka_scripts import World
 
@@ -13,19 +13,19 @@ TOPIC = "topic"
 
 
 class Simulation(Network):
-    """One cluster with a topic; `fates` are those of the next requests of an API."""
+    """One cluster with a topic; `outcomes` are those of the next requests of an API."""
 
     def __init__(self, seed: int = 1, partitions: int = 1) -> None:
         super().__init__(Schedule(seed))
         self.cluster = self.clusters["here"] = Cluster(self.schedule, "here")
         self.cluster.create_topic(TOPIC, partitions)
-        self.fates: dict[str, list[Fate]] = {}
+        self.outcomes: dict[str, list[RequestOutcome]] = {}
         self.raised: list[BaseException] = []
         self.story: list[tuple[float, str, Any]] = []
 
-    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:
+    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
         """As planned."""
-        planned = self.fates.get(api)
+        planned = self.outcomes.get(api)
         return planned.pop(0) if planned else "ok"
 
     def start(self, name: str, work: Callable[[World], object]) -> Process:

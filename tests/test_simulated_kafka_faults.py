@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from simulator.kafka import Fate
+from simulator.kafka import RequestOutcome
 from tests.kafka_scripts import LONG_S, World
 from tests.simulation import TOPIC, Simulation
 
@@ -78,7 +78,7 @@ def test_a_late_end_ends_the_next_transaction() -> None:
         producer.init_transactions(LONG_S)
         producer.begin_transaction()
         world.write(producer, ["first"])
-        simulation.fates["EndTxn"] = ["late"]
+        simulation.outcomes["EndTxn"] = ["late"]
         producer.commit_transaction(LONG_S)
         producer.begin_transaction()
         world.write(producer, ["second"])
@@ -93,9 +93,9 @@ def test_a_late_end_ends_the_next_transaction() -> None:
     assert simulation.story[-1][2] == ("abort", ("INVALID_TXN_STATE", "retriable=False aborts=False fatal=True"))
 
 
-@pytest.mark.parametrize("fate", ["lost", "answer lost", "late"])
+@pytest.mark.parametrize("outcome", ["lost", "answer lost", "late"])
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit"])
-def test_what_is_lost_is_sent_again_without_duplicates(api: str, fate: Fate) -> None:
+def test_what_is_lost_is_sent_again_without_duplicates(api: str, outcome: RequestOutcome) -> None:
     """A request of a transaction that is lost, or executed without an answer: the client's log says so, and the records are there once."""
     simulation, lines = Simulation(), []
 
@@ -105,7 +105,7 @@ def test_what_is_lost_is_sent_again_without_duplicates(api: str, fate: Fate) -> 
 
     def work(world: World) -> None:
         producer = world.transactional(logger=Log(), log_level=6)
-        simulation.fates[api] = [fate]
+        simulation.outcomes[api] = [outcome]
         with suppress(KafkaException):  # a late InitProducerId fences the producer that has asked twice
             producer.init_transactions(LONG_S)
             producer.begin_transaction()

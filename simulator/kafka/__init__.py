@@ -6,6 +6,6 @@ error codes and flags are those of librdkafka, and `tests/test_simulated_kafka.p
 """
 
 from simulator.kafka.cluster import Cluster
-from simulator.kafka.network import Fate, Network, clients
+from simulator.kafka.network import Network, RequestOutcome, clients
 
-__all__ = ["Cluster", "Fate", "Network", "clients"]
+__all__ = ["Cluster", "Network", "RequestOutcome", "clients"]

@@ -41,30 +41,30 @@ class Consumer(Fetcher):
 
     def poll(self, timeout: float = -1) -> Message | None:
         """The next message, or an error."""
-        found = self._take(1, timeout)
-        return found[0] if found else None
+        messages = self._consume(1, timeout)
+        return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As many as there are until then."""
-        return self._take(num_messages, timeout)
+        return self._consume(num_messages, timeout)
 
-    def _take(self, count: int, timeout_s: float) -> list[Message]:
+    def _consume(self, count: int, timeout_s: float) -> list[Message]:
         self._check_open()
         schedule = self.schedule
         deadline = schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
-        found: list[Message] = []
+        messages: list[Message] = []
         while True:
             self.polled_at = schedule.now
-            self.tell()
-            while self.events and len(found) < count:
+            self.run_callbacks()
+            while self.events and len(messages) < count:
                 event = self.events.popleft()
                 if isinstance(event, tuple):
                     self._rebalance(*event)
                 else:
-                    found.append(event)
-            found += self.take(count - len(found))
-            if len(found) == count or schedule.now >= deadline:
-                return found
+                    messages.append(event)
+            messages += self.take_messages(count - len(messages))
+            if len(messages) == count or schedule.now >= deadline:
+                return messages
             self.fetch(deadline - schedule.now)
 
     def _rebalance(self, event: str, partitions: list[TopicPartition]) -> None:
@@ -74,12 +74,12 @@ class Consumer(Fetcher):
         is_consumer_protocol = isinstance(self.membership, ConsumerProtocolMembership)
         try:
             if callback:
-                callback(self, [TopicPartition(given.topic, given.partition) for given in partitions])
+                callback(self, [TopicPartition(partition.topic, partition.partition) for partition in partitions])
             if event == "assign" and not self.has_assigned:
                 (self.incremental_assign if is_consumer_protocol else self.assign)(partitions)
         finally:
             if event != "assign" and self.membership:
-                self.drop([(given.topic, given.partition) for given in partitions])
+                self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
                 self.membership.on_revoked()
             elif self.membership:
                 self.membership.on_assigned()
@@ -101,55 +101,55 @@ class Consumer(Fetcher):
     def unsubscribe(self) -> None:
         """Leave the group."""
         self._leave()
-        self.drop(self.slots)
+        self.remove_partitions(self.partition_states)
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these, and nothing else."""
         self._check_open()
         self.has_assigned = True
-        self.drop(self.slots)
-        self.add(partitions)
+        self.remove_partitions(self.partition_states)
+        self.add_partitions(partitions)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these too."""
         self.has_assigned = True
-        self.add(partitions)
+        self.add_partitions(partitions)
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read these no more."""
-        self.drop([(given.topic, given.partition) for given in partitions])
+        self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
 
     def unassign(self) -> None:
         """Read nothing."""
         self._check_open()
-        self.drop(self.slots)
+        self.remove_partitions(self.partition_states)
 
     def assignment(self) -> list[TopicPartition]:
         """What is read."""
-        return [TopicPartition(*key) for key in sorted(self.slots)]
+        return [TopicPartition(*key) for key in sorted(self.partition_states)]
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Hand out nothing of these."""
-        for given in partitions:
-            self.slots[given.topic, given.partition].is_paused = True
+        for partition in partitions:
+            self.partition_states[partition.topic, partition.partition].is_paused = True
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Go on with these."""
-        for given in partitions:
-            self.slots[given.topic, given.partition].is_paused = False
+        for partition in partitions:
+            self.partition_states[partition.topic, partition.partition].is_paused = False
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on there."""
         key = partition.topic, partition.partition
-        if key not in self.slots:
+        if key not in self.partition_states:
             raise create_exception(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
-        self.move(key, partition.offset, partition.leader_epoch)
+        self.seek_partition(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """After the last record that was handed out."""
-        slots = [self.slots.get((given.topic, given.partition)) for given in partitions]
-        return [create_topic_partition(asked.topic, asked.partition, slot.position if slot else OFFSET_INVALID)
-                for asked, slot in zip(partitions, slots, strict=True)]
+        partition_states = [self.partition_states.get((partition.topic, partition.partition)) for partition in partitions]
+        return [create_topic_partition(asked.topic, asked.partition, state.position if state else OFFSET_INVALID)
+                for asked, state in zip(partitions, partition_states, strict=True)]
 
     # ---- offsets
 
@@ -157,15 +157,16 @@ class Consumer(Fetcher):
         """The group's commits; undecided ones are waited for with read_committed."""
         self._check_open()
         deadline = self.schedule.now + (timeout if timeout >= 0 else FOREVER_S)
-        keys = [(given.topic, given.partition) for given in partitions]
+        keys = [(partition.topic, partition.partition) for partition in partitions]
         while True:
             try:
-                found = self.ask("OffsetFetch", lambda: self.cluster.find_group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
+                answers = self.request("OffsetFetch", lambda: self.cluster.find_group(self.group_id).fetch(keys, self.is_read_committed),
+                                       deadline - self.schedule.now)
             except (RequestTimedOut, ConnectionLost):
                 raise create_exception(KafkaError._TIMED_OUT) from None
-            if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in found.values()):
+            if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in answers.values()):
                 return [create_topic_partition(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
-                        for key, (offset, metadata, code) in ((key, found[key]) for key in keys)]
+                        for key, (offset, metadata, code) in ((key, answers[key]) for key in keys)]
             if self.schedule.now + self.backoff_s >= deadline:
                 self.schedule.sleep(deadline - self.schedule.now)
                 raise create_exception(KafkaError._TIMED_OUT)
@@ -177,35 +178,37 @@ class Consumer(Fetcher):
         self._check_open()
         if message is not None:
             offsets = [TopicPartition(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0) + 1)]
-        given = offsets if offsets is not None else [TopicPartition(*key, slot.position) for key, slot in self.slots.items() if slot.position >= 0]
-        if not given:
+        own_positions = [TopicPartition(*key, state.position) for key, state in self.partition_states.items() if state.position >= 0]
+        positions = own_positions if offsets is None else offsets
+        if not positions:
             raise create_exception(KafkaError._NO_OFFSET)
         if self.membership and self.membership.is_fatal:
             raise create_exception(KafkaError._FATAL)
         generation, member_id, instance_id = self.member()
-        wanted = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in given}
+        offsets_to_commit = {(position.topic, position.partition): (position.offset, position.metadata or "") for position in positions}
 
         def execute() -> dict[tuple[str, int], int]:
-            return self.cluster.group(self.group_id).commit(wanted, generation, member_id, instance_id)
+            return self.cluster.group(self.group_id).commit(offsets_to_commit, generation, member_id, instance_id)
         if asynchronous:
             self.network.send(self.cluster, "OffsetCommit", execute, 60.0, lambda *_: None)
             return None
         try:
-            codes = self.ask("OffsetCommit", execute, 60.0)
+            codes = self.request("OffsetCommit", execute, 60.0)
         except BrokerError as error:
             raise create_exception(error.code) from None
         except (RequestTimedOut, ConnectionLost):
             raise create_exception(KafkaError._TIMED_OUT) from None
         if codes and all(codes.values()):
             raise create_exception(next(iter(codes.values())))
-        return [create_topic_partition(one.topic, one.partition, one.offset, one.metadata, codes[one.topic, one.partition]) for one in given]
+        return [create_topic_partition(position.topic, position.partition, position.offset, position.metadata, codes[position.topic, position.partition])
+                for position in positions]
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """By timestamp; OFFSET_END and OFFSET_BEGINNING are asked for too."""
         self._check_open()
-        asked = [(given.topic, given.partition, given.offset) for given in partitions]
+        asked = [(partition.topic, partition.partition, partition.offset) for partition in partitions]
         try:
-            answers = self.ask("ListOffsets", lambda: [answer_list_offsets(self.cluster, *one, self.is_committed) for one in asked], timeout)
+            answers = self.request("ListOffsets", lambda: [answer_list_offsets(self.cluster, *one, self.is_read_committed) for one in asked], timeout)
         except (RequestTimedOut, ConnectionLost):
             raise create_exception(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
         return [create_topic_partition(topic, partition, answer.offset, None, answer.code)
@@ -216,10 +219,10 @@ class Consumer(Fetcher):
         self._check_open()
         key = partition.topic, partition.partition
         if cached:
-            slot = self.slots.get(key)
-            return (slot.begin, slot.end) if slot else (OFFSET_INVALID, OFFSET_INVALID)
+            state = self.partition_states.get(key)
+            return (state.begin, state.end) if state else (OFFSET_INVALID, OFFSET_INVALID)
         try:
-            return self.ask("ListOffsets", lambda: (self.cluster.log(*key).begin, self._logical(self.cluster.log(*key), -1)), timeout)
+            return self.request("ListOffsets", lambda: (self.cluster.log(*key).begin, self._resolve_logical_offset(self.cluster.log(*key), -1)), timeout)
         except (RequestTimedOut, ConnectionLost):
             raise create_exception(KafkaError._TIMED_OUT) from None
         except BrokerError as error:
@@ -229,8 +232,8 @@ class Consumer(Fetcher):
 
     def member(self) -> tuple[int, str, str | None]:
         """Generation, member id and instance id, as far as this is a member."""
-        found = self.membership
-        return (found.generation, found.member_id, found.instance_id) if found else (-1, "", None)
+        membership = self.membership
+        return (membership.generation, membership.member_id, membership.instance_id) if membership else (-1, "", None)
 
     def memberid(self) -> str:
         """As the broker calls it."""
@@ -244,7 +247,7 @@ class Consumer(Fetcher):
         """Leave the group; partitions are given up in the callback first."""
         if not self.is_closed:
             self._leave()
-            self.drop(self.slots)
+            self.remove_partitions(self.partition_states)
             self.is_closed = True
 
     def _leave(self) -> None:

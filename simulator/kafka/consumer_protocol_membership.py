@@ -25,7 +25,7 @@ class ConsumerProtocolMembership(Membership):
         self.generation = 0
         while not self.is_over:
             try:
-                epoch, assigned = self.consumer.ask("ConsumerGroupHeartbeat", self._heartbeat, CONSUMER_PROTOCOL_HEARTBEAT_S)
+                epoch, assigned = self.consumer.request("ConsumerGroupHeartbeat", self._heartbeat, CONSUMER_PROTOCOL_HEARTBEAT_S)
             except (RequestTimedOut, ConnectionLost):
                 continue
             except BrokerError:

@@ -44,8 +44,8 @@ class Membership:
         self.is_application_due = False
         """For the application."""
         self.application_done = Signal(self.schedule)
-        self.session_timeout_s = consumer.seconds("session.timeout.ms", SESSION_MS)
-        self.max_poll_interval_s = consumer.seconds("max.poll.interval.ms", MAX_POLL_MS)
+        self.session_timeout_s = consumer.get_seconds("session.timeout.ms", SESSION_MS)
+        self.max_poll_interval_s = consumer.get_seconds("max.poll.interval.ms", MAX_POLL_MS)
         self.last_heartbeat_at = self.schedule.now
 
     def run(self) -> None:
@@ -76,7 +76,7 @@ class Membership:
         member_id = self.member_id
         if member_id and self.instance_id is None and not self.is_fatal:
             try:
-                self.consumer.ask("LeaveGroup", lambda: self._remove_member(member_id), 5.0)
+                self.consumer.request("LeaveGroup", lambda: self._remove_member(member_id), 5.0)
             except (RequestTimedOut, ConnectionLost, BrokerError):
                 return
 
@@ -90,7 +90,7 @@ class Membership:
         self.consumer.events.append((event, [TopicPartition(*partition_key) for partition_key in sorted(partition_keys)]))
         self.is_application_due = True
         self.owned = self.owned | partition_keys if event == "assign" else self.owned - partition_keys
-        self.consumer.wake.notify()
+        self.consumer.data_available.notify()
 
     def wait_for_application(self) -> None:
         """Until it polls; heartbeats go on."""
@@ -108,7 +108,7 @@ class Membership:
     def report_error(self, code: int, reason: str) -> None:
         """An error that the next poll returns."""
         self.consumer.events.append(Message(value=reason.encode(), error=create_error(code, reason)))
-        self.consumer.wake.notify()
+        self.consumer.data_available.notify()
 
     def lose_partitions(self) -> None:
         """The partitions are somebody else's by now."""
@@ -135,8 +135,8 @@ class ClassicMembership(Membership):
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
-        self.heartbeat_s = consumer.seconds("heartbeat.interval.ms", HEARTBEAT_MS)
-        self.metadata_refresh_s = consumer.seconds("topic.metadata.refresh.interval.ms", REFRESH_MS)
+        self.heartbeat_s = consumer.get_seconds("heartbeat.interval.ms", HEARTBEAT_MS)
+        self.metadata_refresh_s = consumer.get_seconds("topic.metadata.refresh.interval.ms", REFRESH_MS)
         self.partition_counts: dict[str, int] = {}
         """Partitions of each topic, as of the last metadata."""
         self.refreshed_at = self.schedule.now
@@ -156,7 +156,7 @@ class ClassicMembership(Membership):
             group = self.cluster.group(consumer.group_id)
             return group.join(consumer.client_id, self.member_id, self.instance_id, topics, self.session_timeout_s, self.max_poll_interval_s)
         try:
-            member = consumer.ask("JoinGroup", execute, self.session_timeout_s)
+            member = consumer.request("JoinGroup", execute, self.session_timeout_s)
         except (RequestTimedOut, ConnectionLost):
             return False
         except BrokerError as error:
@@ -196,7 +196,7 @@ class ClassicMembership(Membership):
                 self._revoke_all()
                 return
             try:
-                self.consumer.ask("Heartbeat", self._heartbeat, self.session_timeout_s)
+                self.consumer.request("Heartbeat", self._heartbeat, self.session_timeout_s)
                 self.last_heartbeat_at = self.schedule.now
             except (RequestTimedOut, ConnectionLost):
                 if self.schedule.now - self.last_heartbeat_at >= self.session_timeout_s:
@@ -216,7 +216,7 @@ class ClassicMembership(Membership):
     def keep_session(self) -> None:
         """While the application is waited for."""
         try:
-            self.consumer.ask("Heartbeat", self._heartbeat, self.heartbeat_s)
+            self.consumer.request("Heartbeat", self._heartbeat, self.heartbeat_s)
         except (RequestTimedOut, ConnectionLost, BrokerError):
             return
 

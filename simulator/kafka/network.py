@@ -19,7 +19,7 @@ from simulator.schedule import Process, Schedule
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
-Fate = Literal["ok", "lost", "answer lost", "late"]
+RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
 """Of a request: it arrives and is answered; it never arrives; it is executed and nobody learns of it; it arrives when the client has given it up."""
 Result = TypeVar("Result")
 LATENCY_S = (0.0002, 0.003)
@@ -37,11 +37,11 @@ class Network:
         self.schedule = schedule
         self.clusters: dict[str, Cluster] = dict(clusters or {})
 
-    def fate(self, cluster: Cluster, api: str, process: Process | None) -> Fate:  # noqa: ARG002  (for who replaces it)
+    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:  # noqa: ARG002  (for who replaces it)
         """What becomes of a request; to be replaced by what injects faults."""
         return "ok"
 
-    def latency(self) -> float:
+    def draw_latency_s(self) -> float:
         """One way."""
         return self.schedule.random.uniform(*LATENCY_S)
 
@@ -69,10 +69,10 @@ class Network:
             schedule.sleep(min(backoff_s, deadline - schedule.now))
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
-    def _attempt(self, cluster: Cluster, api: str, execute: Callable[[], Any], left_s: float) -> list[tuple[Any, BrokerError | None]]:
+    def _attempt(self, cluster: Cluster, api: str, execute: Callable[[], Any], remaining_s: float) -> list[tuple[Any, BrokerError | None]]:
         schedule = self.schedule
         if cluster.is_down:
-            schedule.wait(cluster.up, left_s)
+            schedule.wait(cluster.up, remaining_s)
             return []
         task, answer = schedule.task, list[tuple[Any, BrokerError | None]]()
         assert task is not None
@@ -81,59 +81,59 @@ class Network:
         def arrive() -> None:
             if cluster.is_down:
                 return
-            outcome = executed(execute)
+            response = execute_request(execute)
             if task.ticket == ticket:
-                answer.append(outcome)
-                schedule.push(schedule.now + self.latency(), task)
+                answer.append(response)
+                schedule.push(schedule.now + self.draw_latency_s(), task)
 
-        fate = self.fate(cluster, api, schedule.process)
-        if fate == "ok":
-            schedule.after(self.latency(), arrive)
-            schedule.sleep(left_s)
+        outcome = self.choose_outcome(cluster, api, schedule.process)
+        if outcome == "ok":
+            schedule.after(self.draw_latency_s(), arrive)
+            schedule.sleep(remaining_s)
         else:
-            self._mislay(cluster, fate, execute)
-            schedule.sleep(min(left_s, schedule.random.uniform(*BROKEN_S)))
+            self._drop_or_delay(cluster, outcome, execute)
+            schedule.sleep(min(remaining_s, schedule.random.uniform(*BROKEN_S)))
         return answer
 
-    def _mislay(self, cluster: Cluster, fate: Fate, execute: Callable[[], Any]) -> None:
-        if fate == "lost":
+    def _drop_or_delay(self, cluster: Cluster, outcome: RequestOutcome, execute: Callable[[], Any]) -> None:
+        if outcome == "lost":
             return
-        after_s = self.latency() if fate == "answer lost" else self.schedule.random.uniform(*LATE_S)
-        self.schedule.after(after_s, lambda: None if cluster.is_down else (executed(execute), None)[1])
+        after_s = self.draw_latency_s() if outcome == "answer lost" else self.schedule.random.uniform(*LATE_S)
+        self.schedule.after(after_s, lambda: None if cluster.is_down else (execute_request(execute), None)[1])
 
-    def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, done: Callable[[Any, Exception | None], None]) -> None:
-        """Ask without waiting, once; `done` is called with the answer, or why there is none."""
+    def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, on_done: Callable[[Any, Exception | None], None]) -> None:
+        """Ask without waiting, once; `on_done` is called with the answer, or why there is none."""
         schedule = self.schedule
         if cluster.is_down:
             deadline = schedule.now + timeout_s
-            self._send_when_back(cluster, partial(self.send, cluster, api, execute, timeout_s, done), deadline, done)
+            self._send_when_up(cluster, partial(self.send, cluster, api, execute, timeout_s, on_done), deadline, on_done)
             return
-        fate = self.fate(cluster, api, schedule.process)
-        if fate != "ok":
-            self._mislay(cluster, fate, execute)
-            schedule.after(schedule.random.uniform(*BROKEN_S), lambda: done(None, ConnectionLost()))
+        outcome = self.choose_outcome(cluster, api, schedule.process)
+        if outcome != "ok":
+            self._drop_or_delay(cluster, outcome, execute)
+            schedule.after(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
             return
 
         def arrive() -> None:
             if cluster.is_down:
-                schedule.after(schedule.random.uniform(*BROKEN_S), lambda: done(None, ConnectionLost()))
+                schedule.after(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
                 return
-            outcome = executed(execute)
-            schedule.after(self.latency(), lambda: done(*outcome))
-        schedule.after(self.latency(), arrive)
+            response = execute_request(execute)
+            schedule.after(self.draw_latency_s(), lambda: on_done(*response))
+        schedule.after(self.draw_latency_s(), arrive)
 
-    def _send_when_back(self, cluster: Cluster, again: Callable[[], None], deadline: float, done: Callable[[Any, Exception | None], None]) -> None:
+    def _send_when_up(self, cluster: Cluster, resend: Callable[[], None], deadline: float, on_done: Callable[[Any, Exception | None], None]) -> None:
         """A client tries to connect again and again."""
         schedule = self.schedule
         if schedule.now >= deadline:
-            done(None, RequestTimedOut())
+            on_done(None, RequestTimedOut())
         elif cluster.is_down:
-            schedule.after(min(0.5, deadline - schedule.now), partial(self._send_when_back, cluster, again, deadline, done))
+            schedule.after(min(0.5, deadline - schedule.now), partial(self._send_when_up, cluster, resend, deadline, on_done))
         else:
-            again()
+            resend()
 
 
-def executed(execute: Callable[[], Any]) -> tuple[Any, BrokerError | None]:
+def execute_request(execute: Callable[[], Any]) -> tuple[Any, BrokerError | None]:
     """One step on the brokers' state."""
     try:
         return execute(), None
