@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-SHOWN = 140
+VIOLATION_CHARS_MAX = 140
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,18 @@ def plant(name: str) -> None:
     sys.meta_path.insert(0, _Finder(wrong))
 
 
-def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any], file: Path | None) -> int:
+def search_planted(name: str, runs: int, processes: int, run_campaign: Callable[..., Any], output_file: Path | None) -> int:
     """Look for one of them, or all, with the seeds from 1 on: after how many schedules each was found. Returns the exit code."""
     survived = 0
     for wrong in WRONGS:
         if name in (wrong.name, "all"):
-            found = campaign(1, runs, processes, wrong.name, True)
-            survived += not found.violations
-            seed, violation, _ = min(found.violations, default=(0, f"NOT FOUND in {found.runs:,}", []))
-            if file:
-                with file.open("a") as out:
-                    out.write(json.dumps({"name": wrong.name, "seed": seed, "runs": found.runs, "violation": violation}) + "\n")
-            print(f"{seed or '-':>7}  {wrong.name}: {violation.splitlines()[0][:SHOWN]}", flush=True)
+            campaign_result = run_campaign(1, runs, processes, wrong.name, True)
+            survived += not campaign_result.violations
+            seed, violation, _ = min(campaign_result.violations, default=(0, f"NOT FOUND in {campaign_result.runs:,}", []))
+            if output_file:
+                with output_file.open("a") as out:
+                    out.write(json.dumps({"name": wrong.name, "seed": seed, "runs": campaign_result.runs, "violation": violation}) + "\n")
+            print(f"{seed or '-':>7}  {wrong.name}: {violation.splitlines()[0][:VIOLATION_CHARS_MAX]}", flush=True)
     return 1 if survived else 0
 
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 FOREVER_S = 1e9
-FAILS_AFTER_S = (0.01, 3.0)
+FAIL_DELAY_S = (0.01, 3.0)
 """How long after the loss of a producer batch its task fails."""
-LINGERS_S = (0.0, 8.0)
+LINGER_S = (0.0, 8.0)
 """How long a JVM goes on after its driver was killed."""
 
 
-class JvmGone(OSError):
+class JvmUnreachable(OSError):
     """What py4j raises when nobody answers at its port."""
 
 
@@ -55,31 +55,31 @@ class Engine:
     def slots(self) -> int:
         """One for each partition and more."""
         try:
-            self.reach()
-        except JvmGone as gone:
-            raise StageFailed(str(gone)) from None
+            self.check_jvm()
+        except JvmUnreachable as error:
+            raise StageFailed(str(error)) from None
         return 64
 
     def start(self, plan: Plan) -> Query:
         """Begin the run's query."""
-        self.reach()
+        self.check_jvm()
         return Query(self, plan)
 
     def close(self) -> None:
         """Killed with its driver's end."""
         self.system.schedule.kill(self.process)
 
-    def reach(self) -> None:
+    def check_jvm(self) -> None:
         """A call from Python into the JVM: waits while that is frozen."""
         self.system.schedule.sleep(0.001)
         while self.process.is_frozen and self.process.is_alive:
             self.system.schedule.sleep(0.1)
         if not self.process.is_alive:
-            raise JvmGone("the JVM does not answer")
+            raise JvmUnreachable("the JVM does not answer")
 
-    def driver_died(self) -> None:
+    def on_driver_exit(self) -> None:
         """It notices that its standard input is closed."""
-        self.system.schedule.after(self.system.schedule.random.uniform(*LINGERS_S), lambda: self.system.schedule.kill(self.process))
+        self.system.schedule.call_later(self.system.schedule.random.uniform(*LINGER_S), lambda: self.system.schedule.kill(self.process))
 
 
 class Query:
@@ -95,7 +95,7 @@ class Query:
         self.ends: dict[Place, int] = {}
         """By source partition, how far the batches that are done have read."""
         self.system.queries.append(self)
-        self.system.schedule.start(engine.process, self._batches, "query")
+        self.system.schedule.start(engine.process, self._run_batches, "query")
 
     @property
     def can_read(self) -> bool:
@@ -105,13 +105,13 @@ class Query:
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether it runs."""
-        self.engine.reach()
+        self.engine.check_jvm()
         return not self.is_over
 
     @property
     def lastProgress(self) -> Mapping[str, Any] | None:  # noqa: N802
         """Of the last batch that is done."""
-        self.engine.reach()
+        self.engine.check_jvm()
         if not self.ends:
             return None
         offsets: dict[str, dict[str, int]] = {}
@@ -121,19 +121,19 @@ class Query:
 
     def exception(self) -> QueryFailed | None:
         """Why it ended."""
-        self.engine.reach()
+        self.engine.check_jvm()
         return self.failure
 
     def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
         """Wait for the end, so long."""
         if not self.is_over:
             self.system.schedule.wait(self.changed, seconds)
-        self.engine.reach()
+        self.engine.check_jvm()
         return self.is_over
 
     def stop(self) -> None:
         """Interrupt its tasks."""
-        self.engine.reach()
+        self.engine.check_jvm()
         self.end(None)
 
     def end(self, failure: str | None) -> None:
@@ -143,17 +143,17 @@ class Query:
             self.failure = QueryFailed(failure) if failure else None
             self.changed.notify()
 
-    def _batches(self) -> None:
-        settings, at_source = self.plan.settings, self.plan.source_partitions()
+    def _run_batches(self) -> None:
+        settings, source_partitions = self.plan.settings, self.plan.source_partitions()
         schedule, positions = self.system.schedule, dict(self.plan.starts)
-        source = self.system.cluster_of(settings.source)
-        last_end = {place: source.log(*at_source[place]).last_stable_offset for place in positions} if settings.stop_at_end else {}
+        source = self.system.find_cluster(settings.source)
+        last_end = {place: source.log(*source_partitions[place]).last_stable_offset for place in positions} if settings.stop_at_end else {}
         number = 0
         while not self.is_over:
             number += 1
             batch_ms = int((START_UNIX_S + schedule.now + self.engine.process.clock_offset_s) * 1000) + number
-            over_at = schedule.now + (1e9 if settings.stop_at_end else settings.number("replicator.batch_s"))
-            tasks = [Task(self, batch_ms, place, at_source[place], begin, last_end.get(place), over_at) for place, begin in positions.items()]
+            ends_at = schedule.now + (1e9 if settings.stop_at_end else settings.number("replicator.batch_s"))
+            tasks = [Task(self, batch_ms, place, source_partitions[place], begin, last_end.get(place), ends_at) for place, begin in positions.items()]
             for task in tasks:
                 schedule.start(self.engine.process, task.read, f"task {task.place}")
             while not self.is_over and not all(task.is_done for task in tasks):
@@ -161,7 +161,7 @@ class Query:
             if self.is_over:
                 return
             positions = {task.place: task.last_attempt.position for task in tasks}
-            self.ends = {at_source[place]: position for place, position in positions.items()}
+            self.ends = {source_partitions[place]: position for place, position in positions.items()}
             if settings.stop_at_end:
                 self.end(None)
 
@@ -169,110 +169,110 @@ class Query:
 class Task:
     """One attempt at one partition of one batch."""
 
-    def __init__(self, query: Query, batch_ms: int, place: Place, there: Place, begin: int, end: int | None, over_at: float) -> None:
+    def __init__(self, query: Query, batch_ms: int, place: Place, source_partition: Place, begin: int, end: int | None, ends_at: float) -> None:
         self.query, self.system, self.batch_ms = query, query.system, batch_ms
-        self.place, self.there = place, there
+        self.place, self.source_partition = place, source_partition
         self.begin = self.position = begin
-        self.end, self.over_at = end, over_at
+        self.end, self.ends_at = end, ends_at
         self.sequence = 0
-        self.outstanding = 0
+        self.unacknowledged_batches = 0
         self.last_arrival = 0.0
         self.is_interrupted = False
-        self.repeated: Task | None = None
+        self.next_attempt: Task | None = None
         """The attempt that was begun in this one's place."""
         self.is_read = False
 
     @property
     def last_attempt(self) -> Task:
         """The one that Spark takes the result of."""
-        return self.repeated.last_attempt if self.repeated else self
+        return self.next_attempt.last_attempt if self.next_attempt else self
 
     @property
     def is_done(self) -> bool:
         """Whether the last attempt has read all of its part of the batch, and all that it wrote is acknowledged."""
-        last = self.last_attempt
-        return last.is_read and last.outstanding == 0
+        last_attempt = self.last_attempt
+        return last_attempt.is_read and last_attempt.unacknowledged_batches == 0
 
     def read(self) -> None:
         """Read, wrap and send until the batch is over."""
-        schedule, source = self.system.schedule, self.system.cluster_of(self.query.plan.settings.source)
+        schedule, source = self.system.schedule, self.system.find_cluster(self.query.plan.settings.source)
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
                 schedule.sleep(POLL_S)
                 continue
             if self.end is not None and self.position >= self.end:
                 break
-            found = logs.committed(source, self.there, self.position, schedule.random.randint(1, 4), self.end)
-            if found is None:  # out of range
+            read_result = logs.read_committed(source, self.source_partition, self.position, schedule.random.randint(1, 4), self.end)
+            if read_result is None:  # out of range
                 if self.query.plan.settings.stop_at_end or schedule.random.random() < 0.5:
                     self._fail("OffsetOutOfRangeException")
                     return
                 schedule.sleep(1.0)
                 continue
-            records, next_offset = found
-            if wrapped := list(self._wrapped(records)):
-                self._send(wrapped)
+            records, next_offset = read_result
+            if wrapped_records := list(self._wrap_records(records)):
+                self._send(wrapped_records)
             self.position = next_offset
-            self.system.read_to[self.there] = max(next_offset, self.system.read_to.get(self.there, 0))
+            self.system.spark_read_to[self.source_partition] = max(next_offset, self.system.spark_read_to.get(self.source_partition, 0))
             if not records:
-                if self.end is None and schedule.now >= self.over_at:
+                if self.end is None and schedule.now >= self.ends_at:
                     break
                 schedule.sleep(POLL_S)
             else:
                 schedule.sleep(schedule.random.uniform(0.0005, 0.01))
         self.is_read = True
 
-    def _wrapped(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
+    def _wrap_records(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
         plan = self.query.plan
         identity = next(identity for route, identity in plan.identities.items() if route.intermediate_topic == self.place.topic)
         is_filtered = plan.settings.text("filter.sql") != ""
         for offset, content in records:
-            if is_filtered and not self.system.passes(content):
+            if is_filtered and not self.system.is_copied(content):
                 continue
             key, value, headers, timestamp_ms = content
-            origin = Origin(self.there.partition, offset, timestamp_ms, 0, plan.epoch, self.batch_ms, self.sequence, identity)
+            origin = Origin(self.source_partition.partition, offset, timestamp_ms, 0, plan.epoch, self.batch_ms, self.sequence, identity)
             self.sequence += 1
             yield key, value, [*headers, (HEADER, encode(origin))], self.system.unix_ms()
 
     def _send(self, batch: list[tuple[Any, ...]]) -> None:
         """Hand a producer batch to the client: in order, unless a fault says otherwise."""
-        schedule, fault = self.system.schedule, self.system.faults.of_producer(self)
+        schedule, fault = self.system.schedule, self.system.faults.take_producer_fault(self)
         arrival = max(self.last_arrival, schedule.now + schedule.random.uniform(0.0005, 0.02))
         if fault in ("lose", "straggle"):
-            self.outstanding += 1  # it is never acknowledged: Spark does not take the batch for written
-            schedule.after(schedule.random.uniform(*FAILS_AFTER_S), lambda: self._fail("TimeoutException: expiring 1 record(s)"))
+            self.unacknowledged_batches += 1  # it is never acknowledged: Spark does not take the batch for written
+            schedule.call_later(schedule.random.uniform(*FAIL_DELAY_S), lambda: self._fail("TimeoutException: expiring 1 record(s)"))
             if fault == "straggle":
                 self._deliver(schedule.now + schedule.random.uniform(1.0, 20.0), batch)
             return
-        if fault == "repeat" and not self.repeated:
-            schedule.start(self.query.engine.process, self._repeat, f"task {self.place}, again")
+        if fault == "repeat" and not self.next_attempt:
+            schedule.start(self.query.engine.process, self._start_next_attempt, f"task {self.place}, again")
         self.last_arrival = arrival
         self._deliver(arrival, batch)
 
-    def _deliver(self, when: float, batch: list[tuple[Any, ...]]) -> None:
-        self.outstanding += 1
-        destination = self.system.cluster_of(self.query.plan.settings.destination)
+    def _deliver(self, arrives_at_s: float, batch: list[tuple[Any, ...]]) -> None:
+        self.unacknowledged_batches += 1
+        destination = self.system.find_cluster(self.query.plan.settings.destination)
 
         def arrive() -> None:
             if destination.is_down:
-                self.system.schedule.after(0.5, arrive)
+                self.system.schedule.call_later(0.5, arrive)
                 return
-            self.outstanding -= 1
-            if logs.has(destination, self.place):
+            self.unacknowledged_batches -= 1
+            if logs.has_partition(destination, self.place):
                 destination.append(self.place.topic, self.place.partition, batch)
             else:
                 self._fail("UnknownTopicOrPartitionException")
-        self.system.schedule.push(when, arrive)
+        self.system.schedule.push(arrives_at_s, arrive)
 
-    def _repeat(self) -> None:
-        other = Task(self.query, self.batch_ms, self.place, self.there, self.begin, self.end, self.over_at)
-        self.repeated = other
-        self.system.schedule.after(self.system.schedule.random.uniform(0.0, 5.0), self._interrupt)
+    def _start_next_attempt(self) -> None:
+        other = Task(self.query, self.batch_ms, self.place, self.source_partition, self.begin, self.end, self.ends_at)
+        self.next_attempt = other
+        self.system.schedule.call_later(self.system.schedule.random.uniform(0.0, 5.0), self._interrupt)
         other.read()
 
     def _interrupt(self) -> None:
         self.is_interrupted = True
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, reason: str) -> None:
         if self.query.engine.process.is_alive:
-            self.query.end(f"Job aborted due to stage failure: {why}")
+            self.query.end(f"Job aborted due to stage failure: {reason}")

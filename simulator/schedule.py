@@ -30,7 +30,7 @@ class Process:
     is_alive: bool = True
     is_frozen: bool = False
     tasks: list[Task] = field(default_factory=list)
-    held: list[Task] = field(default_factory=list)
+    deferred_tasks: list[Task] = field(default_factory=list)
     """Of a frozen process, those whose time came meanwhile."""
     thawed_at: float = 0.0
     on_end: Callable[[BaseException | None], None] | None = None
@@ -89,13 +89,13 @@ class Schedule:
         """Whose code runs now."""
         return self.task.process if self.task else None
 
-    def push(self, when: float, what: Task | Callable[[], None]) -> None:
+    def push(self, at_s: float, action: Task | Callable[[], None]) -> None:
         """Resume a task, or call a function, at this time."""
         self.count += 1
-        ticket = what.ticket if isinstance(what, Task) else 0
-        heapq.heappush(self.queue, (when, self.random.random(), self.count, ticket, what))
+        ticket = action.ticket if isinstance(action, Task) else 0
+        heapq.heappush(self.queue, (at_s, self.random.random(), self.count, ticket, action))
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Something that no process does: a timer of a broker, a fault."""
         self.push(self.now + seconds, call)
 
@@ -113,20 +113,20 @@ class Schedule:
 
     def wait(self, signal: Signal, seconds: float) -> bool:
         """Of the task that runs: until the signal, or the time is over; whether it was the signal."""
-        task = self._running()
+        task = self._require_task()
         task.signalled = False
         signal.waiting.append((task, task.ticket))
         self._pause(self.now + max(0.0, seconds))
         return task.signalled
 
-    def _running(self) -> Task:
+    def _require_task(self) -> Task:
         if self.is_closing:
             raise GreenletExit
         assert self.task is not None, "only a process's own code can wait"
         return self.task
 
     def _pause(self, until: float) -> None:
-        task = self._running()
+        task = self._require_task()
         if self.on_call:
             self.on_call(task.process)
         self.push(until, task)
@@ -146,25 +146,25 @@ class Schedule:
         """SIGCONT."""
         process.is_frozen = False
         process.thawed_at = self.now
-        for task in process.held:
+        for task in process.deferred_tasks:
             self.push(self.now, task)
-        process.held.clear()
+        process.deferred_tasks.clear()
 
     def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
         """Until this time, or nothing is left to do, or `stop()`, which is asked after each step."""
         while self.queue and self.queue[0][0] <= until and not stop():
-            when, _, _, ticket, what = heapq.heappop(self.queue)
-            if not isinstance(what, Task):
-                self.now = max(self.now, when)
+            at_s, _, _, ticket, action = heapq.heappop(self.queue)
+            if not isinstance(action, Task):
+                self.now = max(self.now, at_s)
                 self.steps += 1
-                what()
-            elif what.process.is_alive and what.ticket == ticket:
-                self.now = max(self.now, when)
-                if what.process.is_frozen:
-                    what.process.held.append(what)
+                action()
+            elif action.process.is_alive and action.ticket == ticket:
+                self.now = max(self.now, at_s)
+                if action.process.is_frozen:
+                    action.process.deferred_tasks.append(action)
                 else:
                     self.steps += 1
-                    self._resume(what)
+                    self._resume(action)
         if not stop() and (not self.queue or self.queue[0][0] > until):
             self.now = max(self.now, until)
 
@@ -172,26 +172,26 @@ class Schedule:
         task.ticket += 1
         self.task = task
         if task.greenlet is None:
-            task.greenlet = greenlet(lambda: self._live(task), parent=self.main)
+            task.greenlet = greenlet(lambda: self._run_task(task), parent=self.main)
         task.greenlet.switch()
         self.task = None
 
-    def _live(self, task: Task) -> None:
-        raised: BaseException | None = None
+    def _run_task(self, task: Task) -> None:
+        error: BaseException | None = None
         try:
             task.work()
         except GreenletExit:
             return
         except BaseException as failed:
-            raised = failed
+            error = failed
         if task.process.is_alive and task is task.process.tasks[0] and not self.is_closing:
             task.process.is_alive = False
             if task.process.on_end:
-                task.process.on_end(raised)
+                task.process.on_end(error)
 
-    def where(self) -> list[str]:
+    def describe_stacks(self) -> list[str]:
         """What each living task waits in, innermost call last."""
-        found = []
+        stacks = []
         for task in self.all_tasks:
             frame = task.greenlet.gr_frame if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive else None
             names = []
@@ -199,8 +199,8 @@ class Schedule:
                 names.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
                 frame = frame.f_back
             if names:
-                found.append(f"{task.process.name}, {task.name}{' (frozen)' if task.process.is_frozen else ''}: {' < '.join(names[2:9])}")
-        return found
+                stacks.append(f"{task.process.name}, {task.name}{' (frozen)' if task.process.is_frozen else ''}: {' < '.join(names[2:9])}")
+        return stacks
 
     def close(self) -> None:
         """Undo all stacks. Whatever they still do meets an end at their next call."""

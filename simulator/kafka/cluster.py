@@ -245,7 +245,7 @@ class Transaction:
     def _end(self, kind: int, after_s: float) -> None:
         for partition_key in self.sequences:
             if after_s:
-                self.cluster.schedule.after(after_s * self.cluster.schedule.random.random(), partial(self._write_marker, partition_key, kind))
+                self.cluster.schedule.call_later(after_s * self.cluster.schedule.random.random(), partial(self._write_marker, partition_key, kind))
             else:
                 self._write_marker(partition_key, kind)
 

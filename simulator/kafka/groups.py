@@ -95,7 +95,7 @@ class Group(GroupOffsets):
     def start_session(self, member: Member) -> None:
         """Its session begins."""
         member.last_heartbeat_at = self.schedule.now
-        self.schedule.after(member.session_timeout_s, partial(self._check_session, member))
+        self.schedule.call_later(member.session_timeout_s, partial(self._check_session, member))
 
     def _check_session(self, member: Member) -> None:
         if self.members.get(member.id) is not member or self.cluster.groups.get(self.name) is not self:
@@ -104,7 +104,7 @@ class Group(GroupOffsets):
             member.last_heartbeat_at = self.schedule.now
         remaining_s = member.last_heartbeat_at + member.session_timeout_s - self.schedule.now
         if remaining_s > 1e-9:
-            self.schedule.after(remaining_s, partial(self._check_session, member))
+            self.schedule.call_later(remaining_s, partial(self._check_session, member))
         else:
             self.remove(member.id)
 
@@ -192,10 +192,10 @@ class Group(GroupOffsets):
             member.is_joined = member is joined
         self.rebalance_count += 1
         if was_empty and self.cluster.initial_rebalance_delay_s:
-            self.schedule.after(self.cluster.initial_rebalance_delay_s, partial(self._complete_rebalance, self.rebalance_count))
+            self.schedule.call_later(self.cluster.initial_rebalance_delay_s, partial(self._complete_rebalance, self.rebalance_count))
             return
         longest_s = max(member.rebalance_timeout_s for member in self.members.values())
-        self.schedule.after(longest_s, partial(self._complete_rebalance, self.rebalance_count))
+        self.schedule.call_later(longest_s, partial(self._complete_rebalance, self.rebalance_count))
         self._complete_if_all_joined()
 
     def _complete_if_all_joined(self) -> None:

@@ -88,7 +88,7 @@ class Network:
 
         outcome = self.choose_outcome(cluster, api, schedule.process)
         if outcome == "ok":
-            schedule.after(self.draw_latency_s(), arrive)
+            schedule.call_later(self.draw_latency_s(), arrive)
             schedule.sleep(remaining_s)
         else:
             self._drop_or_delay(cluster, outcome, execute)
@@ -99,7 +99,7 @@ class Network:
         if outcome == "lost":
             return
         after_s = self.draw_latency_s() if outcome == "answer lost" else self.schedule.random.uniform(*LATE_S)
-        self.schedule.after(after_s, lambda: None if cluster.is_down else (execute_request(execute), None)[1])
+        self.schedule.call_later(after_s, lambda: None if cluster.is_down else (execute_request(execute), None)[1])
 
     def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, on_done: Callable[[Any, Exception | None], None]) -> None:
         """Ask without waiting, once; `on_done` is called with the answer, or why there is none."""
@@ -111,16 +111,16 @@ class Network:
         outcome = self.choose_outcome(cluster, api, schedule.process)
         if outcome != "ok":
             self._drop_or_delay(cluster, outcome, execute)
-            schedule.after(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
+            schedule.call_later(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
             return
 
         def arrive() -> None:
             if cluster.is_down:
-                schedule.after(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
+                schedule.call_later(schedule.random.uniform(*BROKEN_S), lambda: on_done(None, ConnectionLost()))
                 return
             response = execute_request(execute)
-            schedule.after(self.draw_latency_s(), lambda: on_done(*response))
-        schedule.after(self.draw_latency_s(), arrive)
+            schedule.call_later(self.draw_latency_s(), lambda: on_done(*response))
+        schedule.call_later(self.draw_latency_s(), arrive)
 
     def _send_when_up(self, cluster: Cluster, resend: Callable[[], None], deadline: float, on_done: Callable[[Any, Exception | None], None]) -> None:
         """A client tries to connect again and again."""
@@ -128,7 +128,7 @@ class Network:
         if schedule.now >= deadline:
             on_done(None, RequestTimedOut())
         elif cluster.is_down:
-            schedule.after(min(0.5, deadline - schedule.now), partial(self._send_when_up, cluster, resend, deadline, on_done))
+            schedule.call_later(min(0.5, deadline - schedule.now), partial(self._send_when_up, cluster, resend, deadline, on_done))
         else:
             resend()
 

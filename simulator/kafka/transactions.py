@@ -90,7 +90,7 @@ class Coordinator:
             schedule = self.cluster.schedule
             deadline = schedule.now + transaction.timeout_s
             check_at = math.ceil(deadline / self.check_s) * self.check_s
-            schedule.after(check_at - schedule.now, partial(self._abort_if_timed_out, transaction, transaction.transaction_count))
+            schedule.call_later(check_at - schedule.now, partial(self._abort_if_timed_out, transaction, transaction.transaction_count))
         for target in targets:
             transaction.targets[target] = None
 
@@ -134,13 +134,13 @@ class Coordinator:
         delay_s = 0.0
         for target in targets:
             delay_s += schedule.random.uniform(*(MARKER_S if schedule.random.random() < 0.9 else SLOW_MARKER_S))
-            schedule.after(delay_s, partial(self._write_marker, transaction, target, transaction.epoch, kind))
+            schedule.call_later(delay_s, partial(self._write_marker, transaction, target, transaction.epoch, kind))
         if not targets:
             self._complete(transaction, kind)
 
     def _write_marker(self, transaction: TransactionalId, target: Target, epoch: int, kind: int) -> None:
         if self.cluster.is_down:
-            self.cluster.schedule.after(MARKER_S[1], partial(self._write_marker, transaction, target, epoch, kind))
+            self.cluster.schedule.call_later(MARKER_S[1], partial(self._write_marker, transaction, target, epoch, kind))
             return
         if isinstance(target, str):
             group = self.cluster.groups.get(target)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from common.mapping import SourceRecord
 
 
-def by_value(value: bytes | None) -> bool:
+def is_value_copied(value: bytes | None) -> bool:
     """Two of three, and every one without a value."""
     return value is None or int(value.split(b"-")[1]) % 3 > 0
 
 
-def no_thirds(record: SourceRecord) -> bool:
+def is_record_copied(record: SourceRecord) -> bool:
     """For `filter.function`."""
-    return by_value(record.value)
+    return is_value_copied(record.value)

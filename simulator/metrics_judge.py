@@ -17,60 +17,60 @@ if TYPE_CHECKING:
     from simulator.kafka import Cluster
     from simulator.system import System
 
-NOTICED_S = LATE_S + 15.0
+DETECTION_S = LATE_S + 15.0
 """A cluster that is away for so long makes what needs it not ready."""
-WAITS_S = 120.0
+UNREPORTED_WAIT_S = 120.0
 """While a record waits for so long, there is lag, or something is not ready, if only for a moment. (Until the session time-out of 45 s and a rebalance are
 over, nobody reports the lag of a partition whose worker was killed and does not come back.)"""
-EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
-class Reports:
+class MetricsJudge:
     """Looks at them every second."""
 
     def __init__(self, system: System, judge: Judge) -> None:
         self.system = system
         self.judge = judge
-        self.due = 0.0
-        self.untrue = ""
-        self.untrue_since: float | None = None
+        self.next_check_at = 0.0
+        self.violation = ""
+        self.no_lag_since: float | None = None
         """When every process became ready with no lag, if they are."""
         for metric in (HEARTBEAT, LAG, READY):
             metric.clear()  # of the schedule before
 
-    def is_untrue(self) -> bool:
+    def has_violation(self) -> bool:
         """Asked after each step."""
-        if not self.untrue and self.system.schedule.now >= self.due and self.system.ended is None:
-            self.due = self.system.schedule.now + EVERY_S
-            self.untrue = self._of_readiness() or (self._of_lag() if not self.judge.is_history_lost and not self.system.candidates else "")
-        return bool(self.untrue)
+        if not self.violation and self.system.schedule.now >= self.next_check_at and self.system.service_exit_code is None:
+            self.next_check_at = self.system.schedule.now + CHECK_INTERVAL_S
+            self.violation = self._check_readiness() or (self._check_lag() if not self.judge.is_history_lost and not self.system.candidates else "")
+        return bool(self.violation)
 
-    def _of_readiness(self) -> str:
-        for child in self._alone():
+    def _check_readiness(self) -> str:
+        for child in self._list_reporting_processes():
             if self._is_ready(child):
                 assert child.process
                 awake_s = self.system.schedule.now - child.process.thawed_at
                 for cluster in (self.system.destination, *self._sources(child)):
-                    if min(cluster.downtime_s(), awake_s) > NOTICED_S:
+                    if min(cluster.downtime_s(), awake_s) > DETECTION_S:
                         return f"{child.name} is ready, and {cluster.name} is away for {cluster.downtime_s():.0f} s"
         return ""
 
-    def _of_lag(self) -> str:
-        waiting_s = self.judge.waiting_for_s()
-        living = self._alone()
-        if not waiting_s or self.reported() > 0 or not living or not all(map(self._is_ready, living)):
-            self.untrue_since = None
-        elif self.untrue_since is None:
-            self.untrue_since = self.system.schedule.now
-        elif min(waiting_s, self.system.schedule.now - self.untrue_since) > WAITS_S:
-            return f"every process is ready and reports no lag, and a record waits for {waiting_s:.0f} s: {self.judge.missing()}"
+    def _check_lag(self) -> str:
+        wait_s = self.judge.measure_wait_s()
+        processes = self._list_reporting_processes()
+        if not wait_s or self.sum_reported_lag() > 0 or not processes or not all(map(self._is_ready, processes)):
+            self.no_lag_since = None
+        elif self.no_lag_since is None:
+            self.no_lag_since = self.system.schedule.now
+        elif min(wait_s, self.system.schedule.now - self.no_lag_since) > UNREPORTED_WAIT_S:
+            return f"every process is ready and reports no lag, and a record waits for {wait_s:.0f} s: {self.judge.describe_missing()}"
         return ""
 
-    def reported(self) -> float:
+    def sum_reported_lag(self) -> float:
         """Records that wait, of both stages."""
         return sum(sample.value for metric in LAG.collect() for sample in metric.samples)
 
-    def _alone(self) -> list[Child]:
+    def _list_reporting_processes(self) -> list[Child]:
         """Those that live; of two stage ones nobody could tell which one has reported."""
         stage_ones = [child for child in self.system.children if child.name.startswith("stage one")]
         return [child for child in self.system.children if child.process and child.process.is_alive and (len(stage_ones) == 1 or child not in stage_ones)]
@@ -81,5 +81,5 @@ class Reports:
     def _is_ready(self, child: Child) -> bool:
         assert child.process is not None
         stage, number = ("replicator", "0") if child.name.startswith("stage one") else ("deduplicator", child.name.split()[1])
-        clock = START_UNIX_S + self.system.schedule.now + child.process.clock_offset_s
-        return bool(READY.labels(stage, number)._value.get()) and clock - HEARTBEAT.labels(stage, number)._value.get() <= LATE_S
+        host_time_s = START_UNIX_S + self.system.schedule.now + child.process.clock_offset_s
+        return bool(READY.labels(stage, number)._value.get()) and host_time_s - HEARTBEAT.labels(stage, number)._value.get() <= LATE_S
