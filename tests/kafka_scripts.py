@@ -1,4 +1,4 @@
-"""Scripts of client calls that run on a real cluster and on a simulated one: `World` gives them clients and writes down every answer.
+"""Scripts of client calls that run on a real cluster and on a simulated one: `ScriptContext` gives them clients and writes down every answer.
 
 What differs from run to run (names, ids, times) is not written down, or made alike first.
 """
@@ -16,7 +16,7 @@ LONG_S = 60.0
 """Bound on calls that are answered at once, on a busy machine too."""
 
 
-class World:
+class ScriptContext:
     """The clients of one cluster, and what they have answered."""
 
     def __init__(self, clients: tuple[Any, Any, Any], address: str, name: str, sleep: Callable[[float], object], now_ms: Callable[[], float]) -> None:
@@ -31,9 +31,9 @@ class World:
 
     def note(self, what: str, value: Any) -> None:
         """An answer."""
-        self.notes.append((what, self.plain(value)))
+        self.notes.append((what, self.normalize(value)))
 
-    def attempt(self, what: str, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    def note_call(self, what: str, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         """A call: what it returned, or how it failed."""
         try:
             value = call(*arguments, **more)
@@ -46,16 +46,16 @@ class World:
             return value
         return None
 
-    def plain(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         """Comparable."""
         if isinstance(value, KafkaError):
             return value.name(), f"retriable={value.retriable()} aborts={value.txn_requires_abort()} fatal={value.fatal()}"
         if isinstance(value, TopicPartition):
-            return value.partition, value.offset, value.metadata, self.plain(value.error)
+            return value.partition, value.offset, value.metadata, self.normalize(value.error)
         if isinstance(value, dict):
-            return {self.plain(key): self.plain(one) for key, one in value.items()}
+            return {self.normalize(key): self.normalize(one) for key, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self.plain(one) for one in value]
+            return [self.normalize(one) for one in value]
         return value.replace(self.name, "<name>") if isinstance(value, str) else value
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = LONG_S) -> Any:
@@ -72,7 +72,7 @@ class World:
     def producer(self, **options: Any) -> Any:
         """A producer."""
         return self.producer_class({"bootstrap.servers": self.address, "log_level": 0, "enable.idempotence": True, "linger.ms": 1,
-                                    "transaction.timeout.ms": 60_000, "message.timeout.ms": 50_000} | dotted(options))
+                                    "transaction.timeout.ms": 60_000, "message.timeout.ms": 50_000} | convert_options(options))
 
     def transactional(self, **options: Any) -> Any:
         """A transactional producer that is not initialised."""
@@ -82,7 +82,7 @@ class World:
         """A consumer without a group."""
         return self.consumer_class({"bootstrap.servers": self.address, "log_level": 0, "group.id": self.name, "isolation.level": "read_committed",
                                     "auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True,
-                                    "fetch.wait.max.ms": 20} | dotted(options))
+                                    "fetch.wait.max.ms": 20} | convert_options(options))
 
     def member(self, **options: Any) -> Any:
         """A consumer of a group."""
@@ -94,10 +94,10 @@ class World:
         name = name or self.name
         self.admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | {key.replace("_", "."): one
                                                                                                  for key, one in config.items()})])[name].result()
-        self.until(lambda: self._usable(name, partitions), "the topic can be used")
+        self.until(lambda: self._is_usable(name, partitions), "the topic can be used")
         return name
 
-    def _usable(self, name: str, partitions: int) -> bool:
+    def _is_usable(self, name: str, partitions: int) -> bool:
         topics = self.admin.list_topics(timeout=10).topics
         try:
             if name not in topics or len(topics[name].partitions) != partitions:
@@ -117,7 +117,7 @@ class World:
         found = {place.partition: answer.result() for place, answer in answers.items()}
         return [(found[partition].offset, found[partition].leader_epoch) for partition in range(partitions)]
 
-    def decided(self, partitions: int = 1) -> None:
+    def wait_until_decided(self, partitions: int = 1) -> None:
         """Wait for the markers of what has ended."""
         from confluent_kafka import IsolationLevel
         self.until(lambda: self.offsets(OffsetSpec.latest(), partitions, IsolationLevel.READ_COMMITTED) == self.offsets(OffsetSpec.latest(), partitions),
@@ -129,19 +129,19 @@ class World:
         places = [TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)]
         reader.assign(places)
         found: dict[int, list[Any]] = {place.partition: [] for place in places}
-        open_ = set(found)
+        unfinished_partitions = set(found)
 
         def all_read() -> bool:
             for message in reader.consume(100, 0.2):
                 partition = message.partition()
-                if partition in open_:
+                if partition in unfinished_partitions:
                     error = message.error()
                     found[partition].append((message.offset(), error.name()) if error else
                                             (message.offset(), message.key(), message.value(), message.headers(), message.timestamp()))
-                    open_.difference_update({partition} if error else ())
-            return not open_
+                    unfinished_partitions.difference_update({partition} if error else ())
+            return not unfinished_partitions
         self.until(all_read, "every partition is read")
-        found[-1] = [self.plain(reader.position(places)), [reader.get_watermark_offsets(place, cached=True) for place in places]]
+        found[-1] = [self.normalize(reader.position(places)), [reader.get_watermark_offsets(place, cached=True) for place in places]]
         reader.close()
         return found
 
@@ -149,12 +149,12 @@ class World:
         """Records with timestamps of their own."""
         def reported(error: Any, message: Any) -> None:
             if reports is not None:
-                reports.append((self.plain(error), message.offset()))
+                reports.append((self.normalize(error), message.offset()))
         for number, value in enumerate(values):
             producer.produce(self.name, value.encode(), b"k", partition, on_delivery=reported if reports is not None else None,
                              **{"timestamp": T0 + number, "headers": [("h", b"1"), ("n", None)], **more})
 
 
-def dotted(options: dict[str, Any]) -> dict[str, Any]:
+def convert_options(options: dict[str, Any]) -> dict[str, Any]:
     """As librdkafka writes them."""
     return {name if name == "log_level" else name.replace("_", "."): value for name, value in options.items()}

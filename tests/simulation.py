@@ -7,7 +7,7 @@ from typing import Any
 
 from simulator.kafka import Cluster, Network, RequestOutcome, clients
 from simulator.schedule import START_UNIX_S, Process, Schedule
-from tests.kafka_scripts import World
+from tests.kafka_scripts import ScriptContext
 
 TOPIC = "topic"
 
@@ -28,14 +28,14 @@ class Simulation(Network):
         planned = self.outcomes.get(api)
         return planned.pop(0) if planned else "ok"
 
-    def start(self, name: str, work: Callable[[World], object]) -> Process:
+    def start(self, name: str, work: Callable[[ScriptContext], object]) -> Process:
         """A process with clients of its own."""
         def ended(raised: BaseException | None) -> None:
             if raised is not None:
                 self.raised.append(raised)
 
         def live() -> None:
-            work(World(clients(self), "here", TOPIC, self.schedule.sleep, lambda: (START_UNIX_S + self.schedule.now) * 1000))
+            work(ScriptContext(clients(self), "here", TOPIC, self.schedule.sleep, lambda: (START_UNIX_S + self.schedule.now) * 1000))
         process = Process(name, on_end=ended)
         self.schedule.start(process, live)
         return process
