@@ -1,6 +1,6 @@
-"""`make simulate` (SEED=, RUNS=, SHRINK=1): schedules from a seed on, each of which its own seed repeats; exit code 1 when one came out wrong.
+"""`make simulate` (SEED=, RUNS=, SHRINK=1): runs one schedule for each seed. The exit code is 1 when a schedule violates what must be true.
 
-With `--planted` a known wrong is put into the service first: then a violation is what is looked for.
+A seed always gives the same schedule. With `--planted`, a known defect is put into the service first; then the simulator has to find a violation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Identical sources: each candidate gets the same records in the same order, by a feed of its own, sooner or later.
+"""Source candidates: several clusters that get the same records in the same order, each with a delay of its own.
 
-What all of them are given is what the judge compares the copy with: a cluster that nobody reaches (`System.source`) has it at once. A candidate
-that is away, or is not fed for a while, gets what it missed afterwards, in order. One whose topic was recreated with other records is fed no more.
+The judge compares the copy with a reference cluster that no client can reach (`System.source`) and that gets every write at once. A candidate that is
+down or paused gets the missed writes later, in order. A candidate whose topic was recreated with other records gets no more writes.
 """
 
 from __future__ import annotations

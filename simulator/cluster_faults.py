@@ -1,6 +1,6 @@
-"""What is done to clusters and topics, and which end of the service it allows or demands.
+"""Injects faults into clusters and topics, and says which exit codes of the service each fault allows or requires.
 
-Each harm says what it did; nothing when there was nothing to harm.
+Each function returns a description of what it did, or an empty string when there was nothing to do.
 """
 
 from __future__ import annotations

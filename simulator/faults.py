@@ -1,4 +1,4 @@
-"""Does what a plan's faults say, when their call has come: to processes, requests and producer batches here, to topics in `simulator.cluster_faults`."""
+"""Injects the faults of a plan when their call has come: into processes, requests and producer batches here, into topics in `simulator.cluster_faults`."""
 
 from __future__ import annotations
 

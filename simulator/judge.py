@@ -1,8 +1,8 @@
-"""What has to be true after every step, and at the end. The judge reads the clusters' logs; it asks nothing of the service.
+"""What must be true of the copy after every step and at the end. The judge reads the logs of the clusters; it asks the service nothing.
 
-Of each partition, what a `read_committed` reader of the destination sees is a prefix of the source's visible records: in their
-order, each once, with key, value, headers and timestamp; nothing of aborted transactions, nothing else. Records that the source
-has deleted or compacted meanwhile may be missing. Or the service has ended, with the named error that a fault calls for.
+For each partition, the records that a `read_committed` consumer of the destination sees are a prefix of the source's visible records: in the same order,
+each once, with the same key, value, headers and timestamp; no record of an aborted transaction, and no other record. Records that the source has deleted
+or compacted meanwhile may be missing. Otherwise the service has ended, with an error that the injected fault allows.
 """
 
 from __future__ import annotations

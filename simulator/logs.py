@@ -1,4 +1,4 @@
-"""Reads a simulated cluster's logs as nobody in it can: at once, and without a request."""
+"""Reads the log of a simulated cluster directly: at once, and without a request. No simulated process can do this."""
 
 from __future__ import annotations
 

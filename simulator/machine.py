@@ -1,4 +1,4 @@
-"""What a simulated process asks of its machine: its host's clock, sleeping, threads, and random numbers of the seed."""
+"""What a simulated process gets instead of its machine: the clock of its host, sleep, threads, and random numbers from the seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the service says of itself: whether it is ready, and how much there is to copy. Both have to be true, also while a cluster is away.
+"""What must be true of the service's metrics: readiness and lag, also while a cluster is down.
 
-A process is ready as /readyz would say it (`reo.health`): by its own word, unless its last sign of life is old. The bounds are virtual seconds.
+A process is ready as /readyz defines it (`reo.health`): it reports that it is ready, and its last heartbeat is not too old. Limits are virtual seconds.
 """
 
 from __future__ import annotations

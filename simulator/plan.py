@@ -1,6 +1,6 @@
-"""What a schedule is, before it runs: the sizes of the system, its settings, and the faults, all drawn from one seed.
+"""What a schedule is before it runs: the sizes of the system, its settings and the faults, all drawn from one seed.
 
-A plan can be made smaller without its seed (`shrink`): the numbers that decide who runs when stay the seed's own.
+A plan can be reduced without changing its seed (`shrink`): the random numbers that decide who runs when stay those of the seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Known wrongs, put into the service's own text when it is imported: what the simulator has to find, or it shows nothing.
+"""Known defects, put into the service's own source text when it is imported. The simulator has to find each of them.
 
-A wrong is a piece of a module's text and what it becomes. The text is replaced while Python imports the module, so everything that
-imports it has the wrong; a process with one is good for nothing else.
+A defect is a piece of a module's text and its replacement. The text is replaced while Python imports the module, so every importer has the defect;
+a process with a planted defect cannot be used for anything else.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The simulated Spark query: what stage one's JVM writes to the intermediate topics, with everything that can go wrong there.
+"""The simulated Spark query: what stage one's JVM writes to the intermediate topics, and everything that can go wrong there.
 
-A query is batches, one after the other; a batch is one task per partition with sequences from 0; a task reads what is committed
-and hands producer batches to its client, which delivers them in order, each after a while. Spark starts a batch only when the one
-before it is wholly written. What the faults do to it:
+A query runs micro-batches, one after the other. A batch has one task per partition, with sequences from 0. A task reads committed records and gives
+producer batches to its client, which delivers them in order, each after a delay. Spark starts a batch only when the previous batch is completely
+written. The faults change this:
 
-- `lose`: a producer batch is given up and the next one is delivered; the task fails, and the query with it, some time later;
-- `straggle`: a producer batch arrives much later, when the query may be long dead;
-- `repeat`: a task is begun again on another host, from the beginning of its batch and with its sequences from 0, while the older
+- `lose`: the client gives up a producer batch and delivers the next one; the task, and with it the query, fails some time later;
+- `straggle`: a producer batch arrives much later, when the query may have ended long ago;
+- `repeat`: Spark starts a second attempt of a task on another host, from the beginning of its batch and with sequences from 0, while the first
   attempt goes on writing;
 - the JVM is a process of its own: it can be frozen, and it can go on writing after its driver was killed.
 """

@@ -1,4 +1,4 @@
-"""Which records the filters of simulated copies let pass: `System._record` numbers them."""
+"""Which records a filtered copy has: a rule on the numbers that `System._create_record` gives to the records."""
 
 from __future__ import annotations
 

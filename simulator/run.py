@@ -1,4 +1,4 @@
-"""One schedule, from its plan to its verdict."""
+"""Runs one schedule: from its plan to its result."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""One thread, one virtual clock, many processes: who runs when is decided by times and, where they are equal, by the seed.
+"""One thread, one virtual clock, many processes. Times decide which task runs next; where times are equal, the seed decides.
 
-Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks, on a sleep, on an event or on the
-answer to a request, gives control back here, and goes on when its virtual time has come. Nothing else gives control back, so
-what lies between two such calls is one step. The same seed gives the same steps.
+Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks (on a sleep, an event, or the answer to a request) gives
+control back here, and goes on when its virtual time has come. Nothing else gives control back, so the code between two such calls is one step. The same
+seed gives the same steps.
 
-A killed process is never resumed: no `finally` of it runs. A frozen one (SIGSTOP) is resumed after it is thawed, however much
-has happened meanwhile.
+A killed process is never resumed: none of its `finally` blocks runs. A frozen process (SIGSTOP) is resumed after SIGCONT, however much has happened
+meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One system: two clusters, the service's processes with what restarts them, and those who write to the source.
+"""One system: two clusters, the service's processes with their restarts, and the writers at the source.
 
-The processes run the service's own code; what follows an exit code is `reo.supervisor`'s to say.
+The processes run the service's own code; `reo.supervisor` decides what follows an exit code.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class System:
             if self.source.is_down or not logs.count_partitions(self.source, TOPIC):  # deleted, and not yet recreated
                 continue
             partition, count = generator.randrange(logs.count_partitions(self.source, TOPIC)), generator.randint(1, 4)
-            records = [self._record(partition) for _ in range(count)]
+            records = [self._create_record(partition) for _ in range(count)]
             if generator.random() < self.plan.transaction_share:
                 number += 1
                 self.source_clusters.write(partial(SourceCluster.begin_transaction, topic=TOPIC, partition=partition, records=records))
@@ -243,7 +243,7 @@ class System:
                 self.source_clusters.write(partial(SourceCluster.append, topic=TOPIC, partition=partition, records=records))
         self.is_written = True
 
-    def _record(self, partition: int) -> tuple[Any, ...]:
+    def _create_record(self, partition: int) -> tuple[Any, ...]:
         self.records_written += 1
         key = None if self.records_written % 5 == 0 and not self.source.topics[TOPIC].overrides else b"key-%d" % (self.records_written % 7)
         value = None if self.records_written % 11 == 0 else b"%d-%d" % (partition, self.records_written)
