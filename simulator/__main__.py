@@ -23,7 +23,7 @@ CHUNK_SEEDS = 50
 
 @dataclass(slots=True)
 class CampaignResult:
-    """What came of some seeds."""
+    """The results of some seeds, added up."""
 
     runs: int = 0
     compared: int = 0
@@ -32,10 +32,10 @@ class CampaignResult:
     faults: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     violations: list[tuple[int, str, list[str]]] = field(default_factory=list)
-    """Seed, what is wrong, the story."""
+    """The seed, the violation, and the story."""
 
     def add(self, other: CampaignResult) -> None:
-        """Another part."""
+        """Add the results of other seeds."""
         self.runs += other.runs
         self.compared += other.compared
         self.steps += other.steps
@@ -46,7 +46,7 @@ class CampaignResult:
 
 
 def run_seeds(first_seed: int, end: int) -> CampaignResult:
-    """Run these seeds, one after the other."""
+    """Run the schedules of these seeds, one after the other."""
     from simulator import plan, run
 
     campaign_result = CampaignResult()
@@ -70,22 +70,22 @@ def _begin_worker(name: str) -> None:
 
 
 def format_violation(seed: int, violation: str, story: list[str], plan: object) -> str:
-    """A violation as a story."""
+    """The text of a violation, with its story."""
     return "\n".join([f"seed {seed}: {violation}", f"  {plan}", *(f"  {line}" for line in story)])
 
 
 def shrink_seed(seed: int) -> str:
-    """The story of the smallest plan that still comes out wrong."""
+    """The text of the smallest plan that still has a violation."""
     from simulator import plan, run
 
     result = run.run_plan(plan.draw_plan(seed))
     if result.violation:
         result = run.shrink(result)
-    return format_violation(seed, result.violation or "nothing is wrong", result.story, result.plan)
+    return format_violation(seed, result.violation or "no violation", result.story, result.plan)
 
 
 def run_campaign(first_seed: int, runs: int, processes: int, name: str, first_only: bool, seconds: float = 0) -> CampaignResult:
-    """All seeds, some processes at a time; with `first_only` the end is the first violation."""
+    """Run all seeds in several processes. With `first_only`, end at the first violation."""
     total, started = CampaignResult(), time.monotonic()
     chunks = iter(range(first_seed, first_seed + runs, CHUNK_SEEDS))
     with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(name,)) as pool:
@@ -104,15 +104,15 @@ def run_campaign(first_seed: int, runs: int, processes: int, name: str, first_on
 
 
 def main() -> int:
-    """Run what is asked for."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="make simulate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=0, help="begin nothing new after so long")
+    parser.add_argument("--seconds", type=float, default=0, help="start no new schedules after this time")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--shrink", action="store_true", help="reduce what comes out wrong to the shortest schedule that still does")
-    parser.add_argument("--planted", default="", help="put this known wrong into the service, or `all`, one after the other")
-    parser.add_argument("--out", type=Path, help="a file that gets a JSON line")
+    parser.add_argument("--shrink", action="store_true", help="reduce each schedule with a violation to the smallest one that still has it")
+    parser.add_argument("--planted", default="", help="put this known defect into the service, or `all` of them, one after the other")
+    parser.add_argument("--out", type=Path, help="append the results to this file, as a line of JSON")
     arguments = parser.parse_args()
     if arguments.planted:
         return planted.search_planted(arguments.planted, arguments.runs, arguments.processes, run_campaign, arguments.out)
@@ -124,7 +124,7 @@ def main() -> int:
         print(shrink_seed(seed) if arguments.shrink else format_violation(seed, violation, story, ""))
     print(f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds, {total.compared:,} records compared, "
           f"{total.steps:,} steps, {total.virtual_s / 3600:.0f} h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a minute); "
-          f"wrong: {len(total.violations)}")
+          f"violations: {len(total.violations)}")
     for kind, number in total.faults.most_common():
         print(f"  {number:>8,}  {kind}")
     for end, number in total.ends.most_common():
@@ -137,6 +137,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of strings is a decision too
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of strings depends on the hash seed
         os.execve(sys.executable, [sys.executable, "-m", "simulator", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
     sys.exit(main())

@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from simulator.system import System
 
 FEED_DELAY_S = (0.0, 0.2)
-"""A candidate gets something so long after it was given to all, if nothing holds it back."""
+"""The delay of a write at a candidate that is neither down nor paused."""
 PAUSE_S = 0.05
 
 
 class SourceCluster:
-    """One cluster that gets what is given to all of them."""
+    """One of the clusters that get the same writes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.transaction: Transaction | None = None
-        """The writer has one open at a time."""
+        """The open transaction; the writer has one at a time."""
         self.received_writes = 0
         self.is_paused = False
-        """Nothing comes for a while."""
+        """Whether it gets no writes for a while."""
         self.is_recreated = False
-        """It has other records now."""
+        """Whether its topic was recreated with other records."""
 
     def append(self, topic: str, partition: int, records: list[Any]) -> None:
-        """Single records."""
+        """Write records without a transaction."""
         self.cluster.append(topic, partition, records)
 
     def begin_transaction(self, topic: str, partition: int, records: list[Any]) -> None:
-        """A transaction, with its records."""
+        """Begin a transaction and write its records."""
         self.transaction = self.cluster.open_transaction()
         self.transaction.append(topic, partition, records)
 
     def end_transaction(self, is_commit: bool) -> None:
-        """Its marker."""
+        """Commit or abort the open transaction."""
         assert self.transaction is not None
         (self.transaction.commit if is_commit else self.transaction.abort)()
 
 
 class SourceClusters:
-    """Whatever the writers write: to the one source, or to all candidates."""
+    """Sends every write to the source, or to all candidates."""
 
     def __init__(self, system: System, clusters: list[Cluster]) -> None:
         self.system = system
@@ -62,14 +62,14 @@ class SourceClusters:
             system.schedule.start(Process(f"feed of {candidate.cluster.name}"), partial(self._feed, candidate))
 
     def write(self, operation: Callable[[SourceCluster], None]) -> None:
-        """Once to each."""
+        """Send one write to every cluster."""
         operation(self.reference)
         if self.candidates:
             self.writes.append(operation)
 
     @property
     def is_every_candidate_caught_up(self) -> bool:
-        """Whether every candidate has everything."""
+        """Whether every candidate has every write."""
         return all(candidate.is_recreated or candidate.received_writes == len(self.writes) for candidate in self.candidates)
 
     def _feed(self, candidate: SourceCluster) -> None:
@@ -83,7 +83,7 @@ class SourceClusters:
             schedule.sleep(schedule.random.uniform(*FEED_DELAY_S))
 
     def recreate(self, candidate: SourceCluster, topic: str) -> int:
-        """Its topic is another one now, with as many records of its own; how many."""
+        """Recreate the topic of a candidate with at least as many other records. Returns how many it had."""
         ends = [log.end for log in candidate.cluster.topics[topic].logs]
         candidate.is_recreated = True
         candidate.cluster.delete_topic(topic)

@@ -47,12 +47,12 @@ def _change_leaders(injector: FaultInjector, generator: random.Random, _: Child 
 
 
 def _has_copied_every_partition(injector: FaultInjector) -> bool:
-    """Whether the copy has a record of every partition: by it a candidate is known."""
+    """Whether the copy has a record of every partition: candidates are compared with these records."""
     return all(injector.judge.find_last_copied_offset(partition) >= 0 for partition in range(logs.count_partitions(injector.system.source, TOPIC)))
 
 
 def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    """One that is not read from now: what Spark reads between this and the next look is not the service's to know."""
+    """Recreate the topic of a candidate that no query reads: the service cannot know what Spark reads before its next check."""
     system = injector.system
     clusters_read = [system.find_cluster(query.plan.settings.source) for query in system.queries if query.can_read]
     other_candidates = [candidate for candidate in system.source_clusters.candidates if candidate.cluster not in clusters_read]
@@ -71,13 +71,13 @@ def _choose_partition(injector: FaultInjector, generator: random.Random) -> int:
 
 
 def _choose_destination_partition(injector: FaultInjector, topic: str, generator: random.Random) -> Place | None:
-    """A partition of the destination cluster's, if it is there."""
+    """A partition of a topic of the destination cluster, if it exists."""
     place = Place(topic, _choose_partition(injector, generator))
     return place if logs.has_partition(injector.system.destination, place) else None
 
 
 def _truncate_log(cluster: Cluster, place: Place, generator: random.Random) -> list[Record]:
-    """Some of a partition's newest offsets; the records that were there."""
+    """Remove some of a partition's newest offsets. Returns the lost records."""
     count = generator.randint(1, min(4, cluster.log(*place).end))
     return cluster.truncate(*place, count, is_same_epoch=generator.random() < 0.3)
 
@@ -109,7 +109,7 @@ def _delete_unread_source_records(injector: FaultInjector, generator: random.Ran
     end = injector.system.source.log(TOPIC, partition).end
     offset = generator.randint(0, end)
     injector.judge.allow_missing(partition, range(offset))
-    if offset > injector.judge.find_last_copied_offset(partition) + 1:  # nobody can know whether what was never read could be seen
+    if offset > injector.judge.find_last_copied_offset(partition) + 1:  # nobody can know whether records that were never read were visible
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     injector.system.source.delete_records(TOPIC, partition, offset)
     return f"partition {partition} begins at {offset} of {end}, copied to {injector.judge.find_last_copied_offset(partition)}"
@@ -124,7 +124,7 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     copied = injector.judge.find_last_copied_offset(place.partition)
     read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_first_offset(place.partition))
     _truncate_log(injector.system.source, place, generator)
-    if log.end < read_to:  # some of it is copied, or can be on its way
+    if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
         (injector.required_exit_codes if log.end <= copied else injector.allowed_exit_codes).add(SourceTruncated.exit_code)
     else:
@@ -144,7 +144,7 @@ def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child
 
 
 def _has_frontiers(injector: FaultInjector) -> bool:
-    """Whether it is written down which source is copied."""
+    """Whether a group has committed frontiers, which identify the source."""
     return any(group.offsets for group in injector.system.destination.groups.values())
 
 
@@ -174,7 +174,7 @@ def _compact_intermediate_topic(injector: FaultInjector, generator: random.Rando
 
 
 FEW_OFFSETS = 4
-"""A transaction's late marker can take the offset of its lost record in the new topic. Then only the topic's id tells, up to a second later."""
+"""A late marker of a transaction can take the offset of its lost record in the new topic. Then only the topic id shows the loss, up to a second later."""
 
 
 def _recreate_destination(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
@@ -186,9 +186,9 @@ def _recreate_destination(injector: FaultInjector, _: random.Random, __: Child |
     injector.system.destination.delete_topic(DESTINATION_TOPIC)
     injector.system.destination.create_topic(DESTINATION_TOPIC, count)
     injector.judge.reset_destination()
-    # seen while running it is an end, and so it is for who is given a partition where another worker went on; a start copies it from the beginning
+    # a worker that runs ends, and so does a worker that is assigned a partition from a running one; a start copies the topic from the beginning
     injector.allowed_exit_codes |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
-    if injector.system.candidates:  # a candidate is known by the copy's records
+    if injector.system.candidates:  # a candidate is compared with the records of the copy
         injector.allowed_exit_codes.add(SourceRefused.exit_code)
     return f"{count} partitions"
 
@@ -200,12 +200,13 @@ def _truncate_destination(injector: FaultInjector, generator: random.Random, _: 
     injector.judge.is_destination_history_lost = True
     stable = injector.system.destination.log(*place).last_stable_offset
     lost_records = _truncate_log(injector.system.destination, place, generator)
-    exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # a lost marker leaves its transaction open
-    if injector.system.candidates:  # a candidate is known by the copy's records
+    exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # when a marker is lost, its transaction stays open
+    if injector.system.candidates:  # a candidate is compared with the records of the copy
         exit_codes.add(SourceRefused.exit_code)
     injector.allowed_exit_codes |= exit_codes
-    is_only_fault = len(injector.system.plan.faults) == 1  # with another fault, others can come to these offsets before it is seen
-    if is_only_fault and any(record.kind == DATA and record.offset < stable for record in lost_records):  # what an open transaction loses, its marker can hide
+    is_only_fault = len(injector.system.plan.faults) == 1  # with another fault, other records can take these offsets before the check
+    # a marker can hide the loss of records of an open transaction
+    if is_only_fault and any(record.kind == DATA and record.offset < stable for record in lost_records):
         injector.required_exit_codes = exit_codes
     return f"{place}: {len(lost_records)}"
 
@@ -216,7 +217,7 @@ def _delete_frontiers(injector: FaultInjector, _: random.Random, __: Child | Non
     injector.system.recovered_exit_codes.add(FrontierLost.exit_code)
     injector.system.stop_for_operator(operator.delete_frontiers)
     injector.schedule_end(operator.RESTART_WITHIN_S, lambda: None)
-    return "the service is stopped for it"
+    return "the operator stops the service"
 
 
 INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {

@@ -21,11 +21,11 @@ RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
 OUTCOMES: dict[str, RequestOutcome] = {"answer lost": "answer lost", "request lost": "lost", "request late": "late"}
 PRODUCER_FAULTS = {"producer batch lost": "lose", "producer batch late": "straggle", "task repeated": "repeat"}
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
-"""Faults that strike the process whose call it is."""
+"""Faults of the process whose call it is."""
 
 
 class FaultInjector:
-    """What is still to come, and what it has done."""
+    """The faults that are pending, and what those that were injected have done."""
 
     def __init__(self, system: System, judge: Judge, faults: tuple[Fault, ...]) -> None:
         self.system = system
@@ -35,22 +35,22 @@ class FaultInjector:
         self.request_faults: list[str] = []
         self.producer_faults: list[str] = []
         self.injected_kinds: list[str] = []
-        """Kinds of those that have happened."""
+        """The kinds of the faults that were injected."""
         self.allowed_exit_codes: set[int] = set()
-        """Exit codes with which the service may end."""
+        """The service may end with one of these exit codes."""
         self.required_exit_codes: set[int] = set()
-        """It has to end with one of these."""
+        """The service must end with one of these exit codes."""
         self.unexpected_error = ""
-        """An exception that is none of the service's own errors."""
+        """An exception that is no error class of the service."""
         self.ends_at = 0.0
-        """When the last lasting fault is over."""
+        """When the last fault with a duration ends."""
         system.network.choose_outcome = self.choose_outcome  # type: ignore[method-assign]
         system.schedule.on_call = self.on_call
 
     def on_call(self, process: Process) -> None:
-        """A process gives control back: does the faults whose call this is."""
+        """Called when a process gives control back: injects the faults whose call this is."""
         if not self.system.children:
-            return  # the source is written to before the service begins
+            return  # the writers begin before the service
         self.calls += 1
         while self.pending and self.pending[0].at_call <= self.calls:
             fault = self.pending[0]
@@ -61,8 +61,8 @@ class FaultInjector:
             self.inject(fault, child)
 
     def inject(self, fault: Fault, child: Child | None) -> None:
-        """Do it."""
-        if self.system.service_exit_code is not None or not logs.count_partitions(self.system.source, TOPIC):  # deleted, and not recreated yet
+        """Inject one fault."""
+        if self.system.service_exit_code is not None or not logs.count_partitions(self.system.source, TOPIC):  # the topic is deleted and not recreated yet
             return
         generator = random.Random(fault.seed)  # noqa: S311
         if fault.kind in OUTCOMES or fault.kind in PRODUCER_FAULTS:
@@ -81,14 +81,14 @@ class FaultInjector:
         self.system.log_event(f"FAULT {kind}: {what}")
 
     def schedule_end(self, seconds: float, call: Callable[[], object]) -> None:
-        """The end of a fault that lasts."""
+        """Call a function at the end of a fault that has a duration."""
         self.ends_at = max(self.ends_at, self.system.schedule.now + seconds)
         self.system.schedule.call_later(seconds, lambda: (call(), None)[1])
 
-    # ---- requests, and what the JVM's producers send
+    # ---- requests and producer batches
 
     def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
-        """Of a request of one of the service's processes."""
+        """The outcome of a request of one of the service's processes."""
         if not self.request_faults or self.system.find_child(process) is None:
             return "ok"
         kind = self.request_faults.pop(0)
@@ -96,7 +96,7 @@ class FaultInjector:
         return OUTCOMES[kind]
 
     def take_producer_fault(self, task: Task) -> str:
-        """Of a producer batch of stage one."""
+        """The fault of a producer batch of stage one, or an empty string."""
         if not self.producer_faults:
             return ""
         kind = self.producer_faults.pop(0)
@@ -163,7 +163,7 @@ class FaultInjector:
             self.system.kill(child)
 
     def on_unexpected_error(self, name: str, raised: BaseException) -> None:
-        """An exception that nobody foresaw: a defect, of the service or of this simulator."""
+        """A process ended with an exception that is no error class of the service: a defect of the service or of the simulator."""
         frames = "".join(traceback.format_exception(raised)[-6:])
         self.unexpected_error = self.unexpected_error or f"{name}: {frames}"
 

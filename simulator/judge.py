@@ -27,57 +27,57 @@ class ExpectedRecord:
     offset: int
     content: Content
     visible_at: float = 0.0
-    """Virtual time, when it could first be read."""
+    """The virtual time at which it became visible."""
     is_optional: bool = False
-    """Whether the source has deleted it before it was seen at the destination."""
+    """Whether the source deleted it before the destination had its copy."""
 
 
 @dataclass(slots=True)
 class PartitionCopy:
-    """One partition: what was visible at the source, and how much of it at the destination."""
+    """One partition: the records that were visible at the source, and how many of them the destination has."""
 
     expected: list[ExpectedRecord] = field(default_factory=list)
     source_read_to: int = 0
-    """The source offset up to which `expected` is complete."""
+    """`expected` is complete up to this source offset."""
     next_index: int = 0
-    """The next one to come, in `expected`."""
+    """The index in `expected` of the next record to be copied."""
     destination_read_to: int = 0
-    """The destination offset up to which it was looked at."""
+    """The destination is compared up to this offset."""
     compared: int = 0
     first_offset: int = 0
-    """The source offset at which the copy begins."""
+    """The copy begins at this source offset."""
     is_first_offset_known: bool = True
-    """Whether that is known; with `source.start=latest` the first frontier says it."""
+    """With `source.start=latest`, `first_offset` is known when the first frontier is committed."""
 
 
 class Violation(Exception):
-    """The promise is broken."""
+    """The copy is not what it must be."""
 
 
 class Judge:
-    """Looks at both clusters whenever one of their logs has changed."""
+    """Compares both clusters whenever one of their logs has changed."""
 
     def __init__(self, system: System) -> None:
         self.system = system
         self.copies: dict[int, PartitionCopy] = {}
         self.change_count = -1
         self.is_source_history_lost = False
-        """The source lost records that were copied: what follows is another history, and the service has to stop."""
+        """The source lost copied records: its later records cannot be compared, and the service must stop."""
         self.is_destination_history_lost = False
         self.violation = ""
 
     @property
     def compared(self) -> int:
-        """Records."""
+        """How many records were compared."""
         return sum(copy.compared for copy in self.copies.values())
 
     @property
     def is_history_lost(self) -> bool:
-        """Of one side: there is nothing any more that the copy could be compared with."""
+        """Whether one side lost records, so that the copy cannot be compared any more."""
         return self.is_source_history_lost or self.is_destination_history_lost
 
     def has_violation(self) -> bool:
-        """Asked after each step."""
+        """Called after each step."""
         if self.change_count != Log.change_count and not self.violation:
             self.change_count = Log.change_count
             try:
@@ -99,7 +99,7 @@ class Judge:
         return self.copies.setdefault(partition, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest"))
 
     def _learn_first_offset(self, partition: int, copy: PartitionCopy) -> None:
-        """The first frontier is the end of what was there when it was chosen; a partition that was added is copied whole."""
+        """The first frontier is the end of the partition when it was chosen. A new partition is copied from its beginning."""
         frontier = logs.load_frontier(self.system.destination, self.system.settings.application, Place(self.system.intermediate_topic, partition))
         if frontier is None:
             return
@@ -107,7 +107,7 @@ class Judge:
         offsets_at_start, now = self.system.ends_at_start, self.system.source.log(self.system.topic, partition).end
         lowest, highest = (offsets_at_start[partition], now) if partition < len(offsets_at_start) else (0, 0)
         if not self.is_history_lost and not lowest <= copy.first_offset <= highest:
-            raise Violation(f"the copy of partition {partition} begins at source offset {copy.first_offset}, and not between {lowest} and {highest}")
+            raise Violation(f"the copy of partition {partition} begins at source offset {copy.first_offset}; expected an offset from {lowest} to {highest}")
         copy.expected = [expected_record for expected_record in copy.expected if expected_record.offset >= copy.first_offset]
 
     def _read_source(self, place: Place, copy: PartitionCopy) -> None:
@@ -146,7 +146,7 @@ class Judge:
         return f" (of source offset {after[0]}: records before it are missing)" if after else " (unknown to the source)"
 
     def is_complete(self) -> bool:
-        """Whether everything visible at the source is at the destination."""
+        """Whether the destination has every visible source record."""
         if not all(copy.is_first_offset_known for copy in self.copies.values()):
             self.change_count = -1  # a first frontier changes no log
         self.has_violation()
@@ -154,18 +154,18 @@ class Judge:
                    for copy in self.copies.values())
 
     def measure_wait_s(self) -> float:
-        """How long the first record has waited that is not copied."""
+        """For how long the oldest record that is not copied has been visible."""
         visible_times = [copy.expected[copy.next_index].visible_at for copy in self.copies.values()
                  if copy.is_first_offset_known and copy.next_index < len(copy.expected) and not copy.expected[copy.next_index].is_optional]
         return self.system.schedule.now - min(visible_times) if visible_times else 0.0
 
     def describe_missing(self) -> str:
-        """What is not, in words."""
+        """A text that says which records are not copied."""
         return ", ".join(f"partition {partition}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source offset "
                          f"{copy.expected[copy.next_index].offset}" for partition, copy in self.copies.items() if copy.next_index < len(copy.expected))
 
     def allow_missing(self, partition: int, offsets: range | frozenset[int]) -> bool:
-        """The source has deleted these; whether one of them was not copied yet."""
+        """The source deleted these offsets: they may be missing. Returns whether one of them was not copied yet."""
         self.has_violation()
         copy = self._find_copy(partition)
         missing_records = [expected_record for expected_record in copy.expected[copy.next_index:] if expected_record.offset in offsets]
@@ -174,16 +174,16 @@ class Judge:
         return bool(missing_records)
 
     def find_last_copied_offset(self, partition: int) -> int:
-        """The source offset of the newest record at the destination, or -1."""
+        """The source offset of the last copied record, or -1."""
         copy = self._find_copy(partition)
         return copy.expected[copy.next_index - 1].offset if copy.next_index else -1
 
     def get_first_offset(self, partition: int) -> int:
-        """The source offset at which the copy begins, as far as it is known."""
+        """The source offset at which the copy begins, or 0 while it is not known."""
         return self._find_copy(partition).first_offset
 
     def reset_destination(self) -> None:
-        """The destination is another topic now."""
+        """The destination topic was recreated: compare it from its beginning."""
         for partition, copy in self.copies.items():
             copy.next_index = copy.destination_read_to = 0
             source_offsets = logs.list_data_offsets(self.system.source, Place(self.system.topic, partition))
@@ -191,7 +191,7 @@ class Judge:
                 expected_record.is_optional = expected_record.offset not in source_offsets
 
     def reread_source(self, partition: int) -> None:
-        """The source has lost offsets of which nothing was read: what is not copied yet is what can be seen there now. (A lost marker hides records.)"""
+        """The source lost offsets that nobody had read: read the records that are not copied again. (The loss of a marker hides records.)"""
         copy = self.copies[partition]
         copy.expected = copy.expected[:copy.next_index]
         copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(partition) + 1)

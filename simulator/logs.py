@@ -15,23 +15,23 @@ Content = tuple[Any, ...]
 
 
 def extract_content(record: Record) -> Content:
-    """What a copy has to keep."""
+    """The part of a record that the copy must keep."""
     return record.key, record.value, tuple(record.headers or ()), record.timestamp_ms
 
 
 def has_partition(cluster: Cluster, place: Place) -> bool:
-    """Whether there is such a partition."""
+    """Whether the partition exists."""
     return cluster.find_log(*place) is not None
 
 
 def count_partitions(cluster: Cluster, topic: str) -> int:
-    """How many; 0 for none."""
+    """The number of partitions; 0 when the topic does not exist."""
     found = cluster.topics.get(topic)
     return len(found.logs) if found else 0
 
 
 def read_committed(cluster: Cluster, place: Place, begin: int, count: int = COUNT_MAX, end: int | None = None) -> tuple[list[tuple[int, Content]], int] | None:
-    """Visible records from `begin` on, below `end`, and the offset after what was looked at; None when `begin` is out of range."""
+    """The visible records from `begin` on and below `end`, and the next offset to read; None when `begin` is out of range."""
     log = cluster.find_log(*place)
     if log is None:
         return None
@@ -45,13 +45,13 @@ def read_committed(cluster: Cluster, place: Place, begin: int, count: int = COUN
 
 
 def list_data_offsets(cluster: Cluster, place: Place) -> list[int]:
-    """The offsets of all records that are no markers."""
+    """The offsets of all records, without markers."""
     log = cluster.find_log(*place)
     return [record.offset for record in log.records if record.kind == DATA] if log else []
 
 
 def load_frontier(cluster: Cluster, group: str, place: Place) -> int | None:
-    """What a group has committed for an intermediate partition: the last source offset that is decided."""
+    """The frontier that a group has committed for an intermediate partition, or None."""
     found = cluster.groups.get(group)
     commit = found.offsets.get(place) if found else None
     return frontiers.decode(commit[1]).rule.frontier if commit else None

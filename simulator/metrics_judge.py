@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from simulator.system import System
 
 DETECTION_S = LATE_S + 15.0
-"""A cluster that is away for so long makes what needs it not ready."""
+"""When a cluster is down for longer than this, the processes that need it must not be ready."""
 UNREPORTED_WAIT_S = 120.0
-"""While a record waits for so long, there is lag, or something is not ready, if only for a moment. (Until the session time-out of 45 s and a rebalance are
-over, nobody reports the lag of a partition whose worker was killed and does not come back.)"""
+"""When a record waits for longer than this, some process must report lag, or must be not ready, at least for a moment. (When a worker is killed and does
+not come back, nobody reports the lag of its partitions until the session timeout of 45 s and a rebalance are over.)"""
 CHECK_INTERVAL_S = 1.0
 
 
 class MetricsJudge:
-    """Looks at them every second."""
+    """Checks the metrics every second."""
 
     def __init__(self, system: System, judge: Judge) -> None:
         self.system = system
@@ -34,12 +34,12 @@ class MetricsJudge:
         self.next_check_at = 0.0
         self.violation = ""
         self.no_lag_since: float | None = None
-        """When every process became ready with no lag, if they are."""
+        """Since when every process is ready and reports no lag; None when this is not so."""
         for metric in (HEARTBEAT, LAG, READY):
-            metric.clear()  # of the schedule before
+            metric.clear()  # of the previous schedule
 
     def has_violation(self) -> bool:
-        """Asked after each step."""
+        """Called after each step."""
         if not self.violation and self.system.schedule.now >= self.next_check_at and self.system.service_exit_code is None:
             self.next_check_at = self.system.schedule.now + CHECK_INTERVAL_S
             self.violation = self._check_readiness() or (self._check_lag() if not self.judge.is_history_lost and not self.system.candidates else "")
@@ -52,7 +52,7 @@ class MetricsJudge:
                 awake_s = self.system.schedule.now - child.process.thawed_at
                 for cluster in (self.system.destination, *self._sources(child)):
                     if min(cluster.downtime_s(), awake_s) > DETECTION_S:
-                        return f"{child.name} is ready, and {cluster.name} is away for {cluster.downtime_s():.0f} s"
+                        return f"{child.name} is ready, but {cluster.name} has been down for {cluster.downtime_s():.0f} s"
         return ""
 
     def _check_lag(self) -> str:
@@ -63,15 +63,15 @@ class MetricsJudge:
         elif self.no_lag_since is None:
             self.no_lag_since = self.system.schedule.now
         elif min(wait_s, self.system.schedule.now - self.no_lag_since) > UNREPORTED_WAIT_S:
-            return f"every process is ready and reports no lag, and a record waits for {wait_s:.0f} s: {self.judge.describe_missing()}"
+            return f"every process is ready and reports no lag, but a record has waited for {wait_s:.0f} s: {self.judge.describe_missing()}"
         return ""
 
     def sum_reported_lag(self) -> float:
-        """Records that wait, of both stages."""
+        """The lag that both stages report, in records."""
         return sum(sample.value for metric in LAG.collect() for sample in metric.samples)
 
     def _list_reporting_processes(self) -> list[Child]:
-        """Those that live; of two stage ones nobody could tell which one has reported."""
+        """The running processes, without stage one when there are two: both write the same metric."""
         stage_ones = [child for child in self.system.children if child.name.startswith("stage one")]
         return [child for child in self.system.children if child.process and child.process.is_alive and (len(stage_ones) == 1 or child not in stage_ones)]
 

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from simulator.system import System
 
 KILL_AFTER_S = 15.0
-"""What has not ended by then of itself is killed, as the supervisor does it."""
+"""A process that has not ended by then is killed, as the supervisor does it."""
 RESTART_WITHIN_S = 120.0
-"""The service was stopped and started again by then."""
+"""By then, the service was stopped and started again."""
 ATTEMPTS_MAX, PAUSE_S = 30, (1.0, 10.0)
 RETRIED_EXIT_CODES = frozenset({ClusterUnreachable.exit_code, HangingTransaction.exit_code, ServiceRuns.exit_code, 1})
-"""What `reo recover` refuses now and may do later; 1 is an error of a client that lost its connection."""
+"""After these exit codes, `reo recover` is run again. 1 is the error of a client that lost its connection."""
 
 UNCOMPARABLE_FAULTS = frozenset({"records committed at the source are deleted", "source compacted"})
-"""What is no longer in the source cannot be compared: then `reo recover` may refuse for good."""
+"""Records that are no longer at the source cannot be compared: after these faults, `reo recover` may refuse for good."""
 
 
 def delete_frontiers(system: System) -> None:
-    """All that the group has committed."""
+    """Delete all offsets that the group has committed."""
     _wait_for_processes(system)
     group = system.destination.groups[system.settings.application]
     while group.members or system.destination.is_down:
@@ -40,7 +40,7 @@ def delete_frontiers(system: System) -> None:
 
 
 def run_recover(system: System) -> None:
-    """Try until it is done; the service has ended when it is refused for good."""
+    """Run `reo recover` until it succeeds. When it refuses for good, the service has ended."""
     _wait_for_processes(system)
     for _ in range(ATTEMPTS_MAX):
         system.schedule.sleep(system.schedule.random.uniform(*PAUSE_S))
@@ -58,7 +58,7 @@ def run_recover(system: System) -> None:
 
 
 def _wait_for_processes(system: System) -> None:
-    """Of every process."""
+    """Wait until every process has ended; kill those that do not end in time."""
     schedule = system.schedule
     deadline = schedule.now + KILL_AFTER_S
     while any(child.process and child.process.is_alive for child in system.children):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 FAULTS_MAX = 6
 FAULT_CALLS_MAX = 2500
-"""Faults lie within so many calls of the processes after the first."""
+"""Every fault happens within this number of calls of the processes."""
 
 FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
@@ -41,20 +41,20 @@ FAULT_WEIGHTS: dict[str, int] = {
     "newest destination records lost": 1,
     "intermediate topic compacted": 1,
 }
-"""Every fault, with how often it is drawn."""
+"""Every kind of fault, with its weight when kinds are drawn."""
 SOURCE_FAULTS = frozenset({"records committed at the source are deleted", "source compacted", "partition added", "unread source records deleted",
                            "newest source records lost", "source recreated"})
-"""Not with several candidates: what befalls one of them makes it another cluster."""
+"""Not drawn with several candidates: after such a fault, a candidate has other records than the others."""
 CANDIDATE_FAULT_WEIGHTS = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
 FRONTIERS_DELETED = "frontiers deleted"
 EXCLUSIVE_FAULTS = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
                   "destination recreated", "intermediate topic compacted", "candidate recreated", FRONTIERS_DELETED})
-"""What can end the service: at most one of these in a schedule, or it could not be said which end is the right one."""
+"""Faults that can end the service. A schedule has at most one of them; otherwise nobody could say which exit code is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: it happens at a call of some process, which is the one that a SIGKILL strikes; `seed` decides the rest of it."""
+    """A fault happens at a call of some process (a SIGKILL kills that process). `seed` decides its details."""
 
     at_call: int
     kind: str
@@ -63,35 +63,35 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A schedule to come."""
+    """A schedule before it runs."""
 
     seed: int
     partitions: int
     workers: int
     records: int
     transaction_share: float
-    """How many of the source's batches are transactions; every third of those is aborted."""
+    """The share of the source's batches that are transactions; every third transaction is aborted."""
     protocol: str
     stop_at_end: bool
     clock_offsets_s: tuple[float, ...]
-    """Of the hosts."""
+    """How far the clock of each host is from the true time."""
     faults: tuple[Fault, ...]
     candidates: int = 1
-    """Clusters with the same records to copy from (`source.mode=failover`), or the one source."""
+    """How many source clusters have the same records; more than 1 with `source.mode=failover`."""
     start: str = "earliest"
     """`source.start`."""
     filter_setting: str = ""
-    """Which of the two settings leaves records out: `filter.sql`, `filter.function`."""
+    """The setting that filters records: `filter.sql`, `filter.function`, or none."""
     destination_record_delay_s: float = 0.0
-    """How long the destination takes for each record of a transaction: a full one is not over before its time-out."""
+    """How long the destination takes for each record of a transaction. A full transaction takes longer than its timeout."""
 
 
 def draw_plan(seed: int, candidates: int | None = None) -> Plan:
     """The plan of a seed.
 
-    One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, one in eight begins at the end of what is there,
-    one in four leaves records out, and one in sixteen has a slow destination. With a number of `candidates`, so many, and nothing of the others. They are
-    drawn beside the rest, which stays what it is without them.
+    One schedule in eight has two or three candidates; in one in eight, an operator deletes the frontiers; one in eight starts at the latest offsets;
+    one in four filters records; one in sixteen has a slow destination. With `candidates`, the plan has that number and none of the others. These are
+    drawn with a generator of their own, so that the rest of the plan is the same with and without them.
     """
     generator, extras_generator = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
     is_frontier_deletion_drawn, start, filter_setting, record_delay_s = False, "earliest", "", 0.0
@@ -113,7 +113,7 @@ def draw_plan(seed: int, candidates: int | None = None) -> Plan:
         if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds):
             kinds.append(kind)
     if start == "latest":
-        kinds = [kind for kind in kinds if kind != "destination recreated"]  # what is to be copied again would begin anywhere
+        kinds = [kind for kind in kinds if kind != "destination recreated"]  # nobody could say at which offset the new copy has to begin
     if is_frontier_deletion_drawn and EXCLUSIVE_FAULTS.isdisjoint(kinds):
         kinds.append(FRONTIERS_DELETED)
     faults = tuple(sorted((Fault(generator.randrange(FAULT_CALLS_MAX) if generator.random() < 0.7 else generator.randrange(FAULT_CALLS_MAX // 10),
@@ -126,7 +126,7 @@ def draw_plan(seed: int, candidates: int | None = None) -> Plan:
 
 
 def list_smaller_plans(plan: Plan) -> list[Plan]:
-    """Plans with one thing less, the largest steps first."""
+    """Plans that leave out one thing, the largest steps first."""
     smaller_plans = [replace(plan, faults=plan.faults[:number] + plan.faults[number + 1:]) for number in range(len(plan.faults))]
     if plan.workers > 1:
         smaller_plans.append(replace(plan, workers=1))

@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 FOREVER_S = 1e9
 FAIL_DELAY_S = (0.01, 3.0)
-"""How long after the loss of a producer batch its task fails."""
+"""A task fails this long after its producer batch was lost."""
 LINGER_S = (0.0, 8.0)
-"""How long a JVM goes on after its driver was killed."""
+"""A JVM goes on for this time after its driver was killed."""
 
 
 class JvmUnreachable(OSError):
-    """What py4j raises when nobody answers at its port."""
+    """The error of py4j when the JVM does not answer."""
 
 
 class QueryFailed(Exception):
-    """What Spark says of a failed query."""
+    """Spark's error of a failed query."""
 
 
 class Engine:
-    """Stage one's JVM; ends some time after its driver."""
+    """Stage one's JVM. It ends some time after its driver."""
 
     def __init__(self, system: System, driver: Process) -> None:
         self.system = system
@@ -53,7 +53,7 @@ class Engine:
         system.schedule.start(self.process, lambda: system.schedule.sleep(FOREVER_S))
 
     def slots(self) -> int:
-        """One for each partition and more."""
+        """The number of task slots: more than partitions."""
         try:
             self.check_jvm()
         except JvmUnreachable as error:
@@ -61,16 +61,16 @@ class Engine:
         return 64
 
     def start(self, plan: Plan) -> Query:
-        """Begin the run's query."""
+        """Start the query of a run."""
         self.check_jvm()
         return Query(self, plan)
 
     def close(self) -> None:
-        """Killed with its driver's end."""
+        """Kill the JVM when its driver ends."""
         self.system.schedule.kill(self.process)
 
     def check_jvm(self) -> None:
-        """A call from Python into the JVM: waits while that is frozen."""
+        """A call from Python into the JVM: waits while the JVM is frozen. JvmUnreachable when it is dead."""
         self.system.schedule.sleep(0.001)
         while self.process.is_frozen and self.process.is_alive:
             self.system.schedule.sleep(0.1)
@@ -78,12 +78,12 @@ class Engine:
             raise JvmUnreachable("the JVM does not answer")
 
     def on_driver_exit(self) -> None:
-        """It notices that its standard input is closed."""
+        """The JVM notices that its standard input is closed, and ends some time later."""
         self.system.schedule.call_later(self.system.schedule.random.uniform(*LINGER_S), lambda: self.system.schedule.kill(self.process))
 
 
 class Query:
-    """What `replicator.run` and `replicator.stage` use of a StreamingQuery."""
+    """The part of StreamingQuery that `replicator.run` and `replicator.stage` use."""
 
     def __init__(self, engine: Engine, plan: Plan) -> None:
         self.engine = engine
@@ -93,24 +93,24 @@ class Query:
         self.is_over = False
         self.changed = Signal(self.system.schedule)
         self.ends: dict[Place, int] = {}
-        """By source partition, how far the batches that are done have read."""
+        """For each source partition, the end offset of the last completed batch."""
         self.system.queries.append(self)
         self.system.schedule.start(engine.process, self._run_batches, "query")
 
     @property
     def can_read(self) -> bool:
-        """Whether it reads its source, or may again."""
+        """Whether it can still read its source."""
         return not self.is_over and self.engine.process.is_alive
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether it runs."""
+        """Whether the query is running."""
         self.engine.check_jvm()
         return not self.is_over
 
     @property
     def lastProgress(self) -> Mapping[str, Any] | None:  # noqa: N802
-        """Of the last batch that is done."""
+        """The progress of the last completed batch."""
         self.engine.check_jvm()
         if not self.ends:
             return None
@@ -120,24 +120,24 @@ class Query:
         return {"sources": [{"endOffset": orjson.dumps(offsets).decode()}]}
 
     def exception(self) -> QueryFailed | None:
-        """Why it ended."""
+        """The error with which the query failed."""
         self.engine.check_jvm()
         return self.failure
 
     def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
-        """Wait for the end, so long."""
+        """Wait up to this time for the end. Returns whether the query has ended."""
         if not self.is_over:
             self.system.schedule.wait(self.changed, seconds)
         self.engine.check_jvm()
         return self.is_over
 
     def stop(self) -> None:
-        """Interrupt its tasks."""
+        """Stop the query."""
         self.engine.check_jvm()
         self.end(None)
 
     def end(self, failure: str | None) -> None:
-        """No task begins anything any more; what is on its way arrives."""
+        """End the query: its tasks read no more. Producer batches in flight still arrive."""
         if not self.is_over:
             self.is_over = True
             self.failure = QueryFailed(failure) if failure else None
@@ -167,7 +167,7 @@ class Query:
 
 
 class Task:
-    """One attempt at one partition of one batch."""
+    """One attempt of the task for one partition of one batch."""
 
     def __init__(self, query: Query, batch_ms: int, place: Place, source_partition: Place, begin: int, end: int | None, ends_at: float) -> None:
         self.query, self.system, self.batch_ms = query, query.system, batch_ms
@@ -179,22 +179,22 @@ class Task:
         self.last_arrival = 0.0
         self.is_interrupted = False
         self.next_attempt: Task | None = None
-        """The attempt that was begun in this one's place."""
+        """The attempt that replaces this one."""
         self.is_read = False
 
     @property
     def last_attempt(self) -> Task:
-        """The one that Spark takes the result of."""
+        """The attempt whose result Spark uses."""
         return self.next_attempt.last_attempt if self.next_attempt else self
 
     @property
     def is_done(self) -> bool:
-        """Whether the last attempt has read all of its part of the batch, and all that it wrote is acknowledged."""
+        """Whether the last attempt has read its part of the batch, and all its writes are acknowledged."""
         last_attempt = self.last_attempt
         return last_attempt.is_read and last_attempt.unacknowledged_batches == 0
 
     def read(self) -> None:
-        """Read, wrap and send until the batch is over."""
+        """Read, wrap and send records until the batch ends."""
         schedule, source = self.system.schedule, self.system.find_cluster(self.query.plan.settings.source)
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
@@ -235,11 +235,11 @@ class Task:
             yield key, value, [*headers, (HEADER, encode(origin))], self.system.unix_ms()
 
     def _send(self, batch: list[tuple[Any, ...]]) -> None:
-        """Hand a producer batch to the client: in order, unless a fault says otherwise."""
+        """Give a producer batch to the client, which delivers it in order unless a fault changes that."""
         schedule, fault = self.system.schedule, self.system.faults.take_producer_fault(self)
         arrival = max(self.last_arrival, schedule.now + schedule.random.uniform(0.0005, 0.02))
         if fault in ("lose", "straggle"):
-            self.unacknowledged_batches += 1  # it is never acknowledged: Spark does not take the batch for written
+            self.unacknowledged_batches += 1  # never acknowledged, so Spark does not complete the batch
             schedule.call_later(schedule.random.uniform(*FAIL_DELAY_S), lambda: self._fail("TimeoutException: expiring 1 record(s)"))
             if fault == "straggle":
                 self._deliver(schedule.now + schedule.random.uniform(1.0, 20.0), batch)

@@ -6,10 +6,10 @@ from common.mapping import SourceRecord
 
 
 def is_value_copied(value: bytes | None) -> bool:
-    """Two of three, and every one without a value."""
+    """Two of three records, and every record without a value."""
     return value is None or int(value.split(b"-")[1]) % 3 > 0
 
 
 def is_record_copied(record: SourceRecord) -> bool:
-    """For `filter.function`."""
+    """The function for the setting `filter.function`."""
     return is_value_copied(record.value)

@@ -16,19 +16,19 @@ from simulator.schedule import Schedule
 from simulator.system import System
 
 FAULTS_END_S = 240.0
-"""Faults whose call has not come by then do not happen."""
+"""Faults whose call has not come by this time are not injected."""
 COMPLETE_WITHIN_S = 900.0
-"""After the last fault is over, everything is copied within this virtual time."""
+"""After the last fault has ended, everything must be copied within this virtual time."""
 SETTLE_S = 10.0
-"""So long nothing may follow what is complete."""
+"""After the copy is complete, nothing more may be written for this time."""
 MARKERS_S = 5.0
-"""A committed transaction can be read when its markers are written, which is after the commit."""
+"""A committed transaction is visible when its markers are written, which is after the commit."""
 STEPS_MAX = 400_000
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a plan."""
+    """The result of a plan."""
 
     plan: Plan
     violation: str = ""
@@ -38,11 +38,11 @@ class Result:
     steps: int = 0
     virtual_s: float = 0.0
     end: str = ""
-    """How the service ended, or that everything was copied."""
+    """How the service ended, or that everything is copied."""
 
 
 def run_plan(plan: Plan) -> Result:
-    """Run it; the violation is empty when everything held."""
+    """Run the plan. `Result.violation` is empty when there was no violation."""
     result = Result(plan)
     schedule = Schedule(plan.seed)
 
@@ -71,7 +71,7 @@ def run_plan(plan: Plan) -> Result:
 
 
 def _run_schedule(schedule: Schedule, system: System, judge: Judge, injector: FaultInjector, metrics_judge: MetricsJudge) -> str:
-    """The violation, or nothing."""
+    """The violation, or an empty string."""
     def has_violation() -> bool:
         return judge.has_violation() or metrics_judge.has_violation() or bool(injector.unexpected_error) or schedule.steps > STEPS_MAX
 
@@ -88,7 +88,7 @@ def _run_schedule(schedule: Schedule, system: System, judge: Judge, injector: Fa
     until = max(schedule.now, injector.ends_at) + COMPLETE_WITHIN_S
     schedule.run(until, is_complete)
     if system.service_exit_code is None and not has_violation() and is_complete():
-        schedule.run(schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None)  # nothing may follow
+        schedule.run(schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None)  # no record may follow
     if system.service_exit_code == 0:
         schedule.run(schedule.now + MARKERS_S, has_violation)
     return metrics_judge.violation or _find_violation(schedule, system, judge, injector)
@@ -96,26 +96,28 @@ def _run_schedule(schedule: Schedule, system: System, judge: Judge, injector: Fa
 
 def _find_violation(schedule: Schedule, system: System, judge: Judge, injector: FaultInjector) -> str:
     if judge.violation or injector.unexpected_error:
-        return judge.violation or f"an exception that is none of the service's: {injector.unexpected_error}"
+        return judge.violation or f"an exception that is no error of the service: {injector.unexpected_error}"
     if schedule.steps > STEPS_MAX:
-        return f"{schedule.steps} steps, and no end"
+        return f"no end after {schedule.steps} steps"
     if system.service_exit_code is not None:
         if system.service_exit_code == 0 and system.plan.stop_at_end:
             # the fault that allows this end can come after the last request of the process
             is_end_possible = bool(injector.required_exit_codes | injector.allowed_exit_codes)
-            return "" if is_end_possible or judge.is_complete() else f"the service has ended as if all were copied; not copied: {judge.describe_missing()}"
+            if is_end_possible or judge.is_complete():
+                return ""
+            return f"the service ended as complete, but these records are not copied: {judge.describe_missing()}"
         if system.service_exit_code in injector.required_exit_codes | injector.allowed_exit_codes:
             return ""
-        return f"the service has ended, and no fault calls for it: {system.end_reason}"
+        return f"the service ended, but no fault allows this end: {system.end_reason}"
     if injector.required_exit_codes:
-        return f"the service goes on, where it has to end with exit code {sorted(injector.required_exit_codes)}"
+        return f"the service goes on, but it must end with one of the exit codes {sorted(injector.required_exit_codes)}"
     if not judge.is_history_lost and not judge.is_complete():
         return f"not copied within {COMPLETE_WITHIN_S:.0f} s of virtual time after the last fault: {judge.describe_missing()}"
     return ""
 
 
 def shrink(result: Result) -> Result:
-    """The smallest plan, of those that leave out one thing after the other, that still comes out wrong."""
+    """Leave out one thing after the other, as long as the plan still has a violation. Returns the result of the smallest such plan."""
     while True:
         for plan in list_smaller_plans(result.plan):
             smaller_result = run_plan(plan)

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from greenlet import GreenletExit, getcurrent, greenlet
 
 START_UNIX_S = 1_700_000_000.0
-"""Unix time when the virtual clock is at 0."""
+"""The Unix time at which the virtual clock is 0."""
 
 
 @dataclass(eq=False)
 class Process:
-    """An operating system's process; `clock_offset_s` is how far its host's clock is from the true time."""
+    """A process of the operating system. `clock_offset_s` is how far the clock of its host is from the true time."""
 
     name: str
     clock_offset_s: float = 0.0
@@ -31,10 +31,10 @@ class Process:
     is_frozen: bool = False
     tasks: list[Task] = field(default_factory=list)
     deferred_tasks: list[Task] = field(default_factory=list)
-    """Of a frozen process, those whose time came meanwhile."""
+    """The tasks of a frozen process whose time came meanwhile."""
     thawed_at: float = 0.0
     on_end: Callable[[BaseException | None], None] | None = None
-    """Called when the main task ends by itself, with what it raised; not when it is killed."""
+    """Called with the exception, or None, when the main task ends by itself; not when the process is killed."""
 
 
 class Task:
@@ -46,7 +46,7 @@ class Task:
         self.work = work
         self.greenlet: greenlet | None = None
         self.ticket = 0
-        """Grows with each time it is resumed; an entry of the queue with an older one is void."""
+        """Grows each time the task is resumed. Entries of the queue with an older ticket are ignored."""
         self.signalled = False
 
 
@@ -58,7 +58,7 @@ class Signal:
         self.waiting: list[tuple[Task, int]] = []
 
     def notify(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         for task, ticket in self.waiting:
             if task.ticket == ticket:
                 task.signalled = True
@@ -67,7 +67,7 @@ class Signal:
 
 
 class Schedule:
-    """The clock, the queue, and the seed's random numbers."""
+    """The clock, the queue, and the random numbers of the seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311
@@ -77,7 +77,7 @@ class Schedule:
         self.count = 0
         self.steps = 0
         self.task: Task | None = None
-        """The one that runs now; None in a callback and outside."""
+        """The task that runs now; None in a callback and outside the schedule."""
         self.on_call: Callable[[Process], None] | None = None
         """Called before a process gives control back."""
         self.is_closing = False
@@ -86,7 +86,7 @@ class Schedule:
 
     @property
     def process(self) -> Process | None:
-        """Whose code runs now."""
+        """The process whose code runs now."""
         return self.task.process if self.task else None
 
     def push(self, at_s: float, action: Task | Callable[[], None]) -> None:
@@ -96,11 +96,11 @@ class Schedule:
         heapq.heappush(self.queue, (at_s, self.random.random(), self.count, ticket, action))
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Something that no process does: a timer of a broker, a fault."""
+        """Call a function later, outside all processes: a timer of a broker, a fault."""
         self.push(self.now + seconds, call)
 
     def start(self, process: Process, work: Callable[[], object], name: str = "main") -> Task:
-        """A thread of a process; the first one is its main thread, with which the process ends."""
+        """Start a thread of a process. The first one is the main thread; the process ends with it."""
         task = Task(process, name, work)
         process.tasks.append(task)
         self.all_tasks.append(task)
@@ -108,11 +108,11 @@ class Schedule:
         return task
 
     def sleep(self, seconds: float) -> None:
-        """Of the task that runs: give control back for so long."""
+        """Suspend the running task for this time."""
         self._pause(self.now + max(0.0, seconds))
 
     def wait(self, signal: Signal, seconds: float) -> bool:
-        """Of the task that runs: until the signal, or the time is over; whether it was the signal."""
+        """Suspend the running task until the signal or the timeout. Returns whether the signal came."""
         task = self._require_task()
         task.signalled = False
         signal.waiting.append((task, task.ticket))
@@ -135,11 +135,11 @@ class Schedule:
             raise GreenletExit
 
     def kill(self, process: Process) -> None:
-        """SIGKILL. The process whose code runs now gets as far as its next call."""
+        """SIGKILL. A process whose code runs now goes on until its next call."""
         process.is_alive = False
 
     def freeze(self, process: Process) -> None:
-        """SIGSTOP; the same."""
+        """SIGSTOP. A process whose code runs now goes on until its next call."""
         process.is_frozen = True
 
     def thaw(self, process: Process) -> None:
@@ -151,7 +151,7 @@ class Schedule:
         process.deferred_tasks.clear()
 
     def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Until this time, or nothing is left to do, or `stop()`, which is asked after each step."""
+        """Run until this time, until nothing is left to do, or until `stop()`, which is called after each step, is true."""
         while self.queue and self.queue[0][0] <= until and not stop():
             at_s, _, _, ticket, action = heapq.heappop(self.queue)
             if not isinstance(action, Task):
@@ -190,7 +190,7 @@ class Schedule:
                 task.process.on_end(error)
 
     def describe_stacks(self) -> list[str]:
-        """What each living task waits in, innermost call last."""
+        """For each task of a live process, the calls in which it waits, innermost call first."""
         stacks = []
         for task in self.all_tasks:
             frame = task.greenlet.gr_frame if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive else None
@@ -203,7 +203,7 @@ class Schedule:
         return stacks
 
     def close(self) -> None:
-        """Undo all stacks. Whatever they still do meets an end at their next call."""
+        """Unwind the stacks of all tasks. A call that a `finally` block makes raises GreenletExit."""
         self.is_closing = True
         for task in self.all_tasks:
             if task.greenlet is not None and not task.greenlet.dead:

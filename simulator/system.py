@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 
 TOPIC, DESTINATION_TOPIC, INTERMEDIATE_TOPIC = "orders", "copy", "copy-proxy"
 FILTERS = {"filter.sql": "true", "filter.function": "simulator.record_filter:is_record_copied"}
-"""What the settings say; the simulated query leaves out what the function would."""
+"""The value of each filter setting. The simulated query filters as the function does."""
 LOAD_S = 10.0
-"""The source is written to for about so long."""
+"""For about this time, the writers write to the source."""
 
 
 @dataclass(eq=False)
 class Child:
-    """One process of the service, through all its restarts."""
+    """One process of the service, with all its restarts."""
 
     name: str
     create_main: Callable[[Child], Callable[[], object]]
-    """What a new process of it does."""
+    """Returns the main function of a new process."""
     host: int
     process: Process | None = None
     backoff_s: float = BACKOFF_FIRST_S
     is_enabled: bool = True
     engine: Engine | None = None
-    """Of stage one, its JVM."""
+    """The JVM of stage one."""
     is_stop_requested: bool = False
 
 
 class System:
-    """All of it."""
+    """The clusters, the processes of the service, and the writers."""
 
     topic, destination_topic, intermediate_topic = TOPIC, DESTINATION_TOPIC, INTERMEDIATE_TOPIC
 
@@ -61,7 +61,7 @@ class System:
         self.log_event = log_event
         self.network = Network(schedule)
         self.source = Cluster(schedule, "source", cluster_id="source-cluster")
-        """The one that is copied; with several candidates what all of them are given, which no client reaches."""
+        """The source that is copied. With several candidates: a reference cluster with all writes, which no client can reach."""
         self.destination = Cluster(schedule, "destination", cluster_id="destination-cluster")
         self.destination.record_delay_s = plan.destination_record_delay_s
         self.candidates = [Cluster(schedule, f"source{number}") for number in range(plan.candidates)] if plan.candidates > 1 else []
@@ -69,23 +69,23 @@ class System:
         self.network.clusters = reachable_clusters | {"destination:9092": self.destination}
         self.source_clusters: SourceClusters
         self.queries: list[Query] = []
-        """All that there were."""
+        """All queries of the schedule."""
         self.faults: FaultInjector
         self.children: list[Child] = []
         self.service_exit_code: int | None = None
         """The exit code of the service."""
         self.recovered_exit_codes: set[int] = set()
-        """Exit codes of the service after which an operator recovers the frontiers and starts it again."""
+        """After these exit codes, an operator recovers the frontiers and starts the service again."""
         self.is_stopped_by_operator = False
-        """Whether an operator is at work, and no process is started."""
+        """Whether an operator has stopped the service: no process is started."""
         self.end_reason = ""
         self.spark_read_to: dict[Place, int] = {}
-        """By source partition, how far any query has read."""
+        """For each source partition, up to which offset a query has read."""
         self.records_written = 0
         self.ends_at_start: list[int] = []
-        """By source partition, when the service was started."""
+        """For each source partition, its end when the service was started."""
         self.is_written = False
-        """Whether the writer has ended."""
+        """Whether the writer has finished."""
         self.settings = self._settings()
 
     def _settings(self) -> Settings:
@@ -104,16 +104,16 @@ class System:
         return settings_module.load(environment)
 
     def is_copied(self, content: logs.Content) -> bool:
-        """Whether a record is to be copied."""
+        """Whether the filter lets a record through."""
         return not self.plan.filter_setting or record_filter.is_value_copied(content[1])
 
     @property
     def is_loading(self) -> bool:
-        """Whether a source is still written to."""
+        """Whether a source still gets records."""
         return not (self.is_written and self.source_clusters.is_every_candidate_caught_up)
 
     def start_all(self) -> None:
-        """Make the source topic and start everything."""
+        """Create the source topic and start all processes."""
         is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
         for cluster in (self.source, *self.candidates):
             cluster.create_topic(TOPIC, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
@@ -132,17 +132,17 @@ class System:
         return int((START_UNIX_S + self.schedule.now) * 1000)
 
     def find_cluster(self, cluster_settings: Any) -> Cluster:
-        """The cluster that a setting names."""
+        """The cluster with the bootstrap servers of these settings."""
         return self.network.clusters[cluster_settings.bootstrap_servers]
 
     # ---- processes
 
     def add_worker(self, number: int) -> None:
-        """One more process of stage two."""
+        """Add a worker process of stage two."""
         self._add(Child(f"worker {number}", lambda child: lambda: worker.run(self.settings, number, lambda: child.is_stop_requested), number % 4))
 
     def add_stage_one(self) -> None:
-        """A process of stage one; a second one is a mistake of an operator, or of a scheduler."""
+        """Add a process of stage one. A second one is a mistake of an operator or of a scheduler."""
         number = sum(child.name.startswith("stage one") for child in self.children)
         self._add(Child(f"stage one {number}", self._stage_one, 3 - number % 4))
 
@@ -158,7 +158,7 @@ class System:
         self.start(child)
 
     def start(self, child: Child) -> None:
-        """A new process of it."""
+        """Start a new process, unless one is running or none may run."""
         if self.service_exit_code is not None or self.is_stopped_by_operator or not child.is_enabled or (child.process and child.process.is_alive):
             return
         child.is_stop_requested = False
@@ -167,7 +167,7 @@ class System:
         self.schedule.start(child.process, child.create_main(child))
 
     def kill(self, child: Child) -> None:
-        """SIGKILL; it is started again."""
+        """Kill the process with SIGKILL; it is started again after its backoff."""
         assert child.process is not None
         process = child.process
         self._restart_later(child)
@@ -193,19 +193,19 @@ class System:
             self._restart_later(child)
 
     def stop_for_operator(self, work: Callable[[System], None]) -> None:
-        """An operator stops the service and does something; nothing is started meanwhile."""
+        """An operator stops the service and does `work`. No process is started meanwhile."""
         self.is_stopped_by_operator = True
         self.stop()
         self.schedule.start(Process("operator"), lambda: work(self))
 
     def restart(self) -> None:
-        """The operator starts it again."""
+        """The operator starts the service again."""
         self.is_stopped_by_operator = False
         for child in self.children:
             self.start(child)
 
     def end(self, exit_code: int, end_reason: str) -> None:
-        """The service ends."""
+        """The service ends with this exit code."""
         self.service_exit_code, self.end_reason = exit_code, end_reason
         self.stop()
 
@@ -214,23 +214,23 @@ class System:
         child.backoff_s = min(BACKOFF_MAX_S, 2 * child.backoff_s)
 
     def stop(self) -> None:
-        """SIGTERM to all."""
+        """Send SIGTERM to all processes."""
         for child in self.children:
             child.is_stop_requested = True
 
     def find_child(self, process: Process | None) -> Child | None:
-        """Whose process this is."""
+        """The child to which a process belongs."""
         return next((child for child in self.children if child.process is process), None) if process else None
 
     # ---- the source's writers
 
     def _write(self) -> None:
-        """Records for about `LOAD_S`, single ones and transactions; every third transaction is aborted."""
+        """Write records for about `LOAD_S`: single records and transactions. Every third transaction is aborted."""
         generator = self.schedule.random
         number = 0
         while self.records_written < self.plan.records:
             self.schedule.sleep(generator.uniform(0, 2 * LOAD_S / self.plan.records))
-            if self.source.is_down or not logs.count_partitions(self.source, TOPIC):  # deleted, and not yet recreated
+            if self.source.is_down or not logs.count_partitions(self.source, TOPIC):  # the topic is deleted and not recreated yet
                 continue
             partition, count = generator.randrange(logs.count_partitions(self.source, TOPIC)), generator.randint(1, 4)
             records = [self._create_record(partition) for _ in range(count)]
