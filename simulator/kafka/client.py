@@ -1,4 +1,4 @@
-"""What the three clients have in common: their options, the way to their cluster, what they tell beside answers, and metadata."""
+"""What the three clients have in common: options, requests to their cluster, callbacks, and metadata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulator.kafka.network import Network
 
 Result = TypeVar("Result")
 INFO = 6
-"""Of syslog, and of `log_level`."""
+"""The level INFO of syslog and of `log_level`."""
 
 
 class Client:
@@ -32,12 +32,12 @@ class Client:
         self.process = self.schedule.process
         self.client_id = str(options.get("client.id", "rdkafka"))
         self.pending_callbacks: deque[Callable[[], object]] = deque()
-        """Calls of the application's functions that wait for its next poll."""
+        """Callbacks of the application that wait for its next poll."""
         self.backoff_s = 0.1
         self.defect: Exception | None = None
 
     def _create_unreachable_cluster(self, address: str) -> Cluster:
-        """Where no broker listens."""
+        """A cluster that is always down, for an address where no broker listens."""
         cluster = Cluster(self.schedule, address)
         cluster.is_down = True
         return cluster
@@ -59,7 +59,7 @@ class Client:
         return self.network.request(self.cluster, api, execute, timeout_s, is_retried, self.report_lost_connection)
 
     def report_lost_connection(self, api: str) -> None:
-        """A connection or an answer was lost: it is in the client's log, and the application's `error_cb` hears of it."""
+        """A connection or a response was lost: write it to the client's log, and call the application's `error_cb`."""
         logger, on_error = self.options.get("logger"), self.options.get("error_cb")
         if logger is not None and int(self.options.get("log_level", INFO)) >= INFO:
             self.pending_callbacks.append(lambda: logger.log(20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"))
@@ -68,7 +68,7 @@ class Client:
             self.pending_callbacks.append(lambda: on_error(create_error(code)))
 
     def start(self, work: Callable[[], object], name: str) -> None:
-        """A task of the client's own, beside the application's; a defect in it is raised by the application's next call."""
+        """Start a background task of the client. The next call of the application raises an unexpected exception of this task."""
         process = self.schedule.process
         if process is None:
             raise GreenletExit  # the schedule is closed
@@ -85,7 +85,7 @@ class Client:
         self.schedule.start(process, run_task, name)
 
     def run_callbacks(self) -> int:
-        """Call the application's functions that wait; how many."""
+        """Run the pending callbacks of the application. Returns how many there were."""
         if self.defect is not None:
             raise self.defect
         count = 0
@@ -112,7 +112,7 @@ class Client:
 
 
 def describe_metadata(cluster: Cluster, wanted_topic: str | None) -> ClusterMetadata:
-    """Of all topics, or of one."""
+    """The metadata of all topics, or of one."""
     answer: Any = ClusterMetadata()
     answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = cluster.cluster_id, 1, 1, f"{cluster.address}/1"
     broker: Any = BrokerMetadata()

@@ -1,4 +1,4 @@
-"""What a broker answers when it does not do what was asked, and what a client knows when no answer came."""
+"""The errors of requests: a broker's error code, a timeout, a lost connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 
 class BrokerError(Exception):
-    """An error code of the protocol, as a broker answers it."""
+    """A broker answered with an error code of the protocol."""
 
     def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(code, reason)
@@ -17,31 +17,31 @@ class BrokerError(Exception):
 
 
 class RequestTimedOut(Exception):
-    """None came in time."""
+    """No response came in time."""
 
 
 class ConnectionLost(Exception):
-    """It broke before the answer came, and the client does not ask again by itself."""
+    """The connection broke before the response came, and the client does not retry by itself."""
 
 
 class FailedTopicPartition(TopicPartition):
-    """A TopicPartition with an error, which the real class lets only C code set."""
+    """A TopicPartition with an error. On the real class, only C code can set it."""
 
     error: Any = None
 
 
 def create_exception(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaException:
-    """As the clients raise it; without a reason, with librdkafka's text for the code."""
+    """The exception that the clients raise. Without a reason it has librdkafka's text for the code."""
     return KafkaException(create_error(code, reason, fatal, retriable, aborts))
 
 
 def create_error(code: int, reason: str = "", fatal: bool = False, retriable: bool = False, aborts: bool = False) -> KafkaError:
-    """The error itself."""
+    """The KafkaError of a code."""
     return KafkaError(code, reason or KafkaError(code).str(), fatal, retriable, aborts)
 
 
 def create_topic_partition(topic: str, partition: int, offset: int, metadata: str | None = None, code: int = 0) -> TopicPartition:
-    """An answer about a partition, with an error where there is one."""
+    """The answer for one partition, with an error if there is one."""
     kind = FailedTopicPartition if code else TopicPartition
     answer = kind(topic, partition, offset) if metadata is None else kind(topic, partition, offset, metadata)
     if code:

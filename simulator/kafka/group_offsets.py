@@ -1,6 +1,6 @@
-"""What a consumer group has committed.
+"""The committed offsets of a consumer group.
 
-Offsets of an open transaction are pending until its marker comes to the group; who asks for decided offsets is told that they are not.
+Offsets of an open transaction are pending until its marker reaches the group. A fetch that requires stable offsets gets UNSTABLE_OFFSET_COMMIT for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METADATA_BYTES_MAX = 4096
 
 
 class GroupOffsets:
-    """The offsets of a group; who may commit is for `Group` to say."""
+    """The offsets of a group. `Group` decides who may commit."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
@@ -28,21 +28,21 @@ class GroupOffsets:
         self.name = name
         self.offsets: dict[PartitionKey, tuple[int, str]] = {}
         self.pending: dict[int, dict[PartitionKey, tuple[int, str]]] = {}
-        """By producer id."""
+        """Pending offsets, by producer id."""
         self.commit_count = 0
-        """How many commits there were, decided or not."""
+        """How many commits there were, pending or not."""
         self.commit_numbers: dict[PartitionKey, int] = {}
-        """Which of them an offset is from."""
+        """For each partition, the number of the commit that its offset is from."""
         self.pending_commit_numbers: dict[tuple[int, PartitionKey], int] = {}
-        """The same, of pending ones."""
+        """The same for pending offsets."""
 
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
-        """Refused for a commit that is not from a member of this generation."""
+        """BrokerError for a commit that is not from a member of this generation."""
         raise NotImplementedError
 
     def commit(self, offsets: Mapping[PartitionKey, tuple[int, str]], generation: int = -1, member_id: str = "",
                instance_id: str | None = None) -> dict[PartitionKey, int]:
-        """OffsetCommit: by partition an error code, 0 for none."""
+        """OffsetCommit: for each partition an error code, or 0."""
         self.check_member(generation, member_id, instance_id)
         codes = {partition_key: self._code(partition_key, metadata) for partition_key, (_, metadata) in offsets.items()}
         self.commit_count += 1
@@ -57,7 +57,7 @@ class GroupOffsets:
         return int(KafkaError.OFFSET_METADATA_TOO_LARGE) if len(metadata.encode()) > METADATA_BYTES_MAX else 0
 
     def add_pending(self, producer_id: int, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
-        """Offsets of an open transaction."""
+        """Add the offsets of an open transaction."""
         if any(len(metadata.encode()) > METADATA_BYTES_MAX for _, metadata in offsets.values()):
             raise BrokerError(KafkaError.OFFSET_METADATA_TOO_LARGE)
         self.pending.setdefault(producer_id, {}).update(offsets)
@@ -65,14 +65,14 @@ class GroupOffsets:
         self.pending_commit_numbers.update({(producer_id, partition_key): self.commit_count for partition_key in offsets})
 
     def complete_transaction(self, producer_id: int, commit: bool) -> None:
-        """The marker of a transaction. It may come after that of a later one, and does not replace what was committed since (`OffsetMetadataManager`)."""
+        """A marker ends a transaction. It can come after the marker of a later one; then it does not replace newer offsets (`OffsetMetadataManager`)."""
         for partition_key, offset in self.pending.pop(producer_id, {}).items():
             commit_number = self.pending_commit_numbers.pop((producer_id, partition_key))
             if commit and self.commit_numbers.get(partition_key, 0) < commit_number:
                 self.offsets[partition_key], self.commit_numbers[partition_key] = offset, commit_number
 
     def fetch(self, partition_keys: Iterable[PartitionKey] | None, require_stable: bool) -> dict[PartitionKey, tuple[int, str, int]]:
-        """OffsetFetch: offset, metadata and error code; -1 where nothing is committed. None asks for all that is."""
+        """OffsetFetch: offset, metadata and error code; -1 for a partition without a committed offset. None fetches all partitions."""
         pending_keys = {partition_key for offsets in self.pending.values() for partition_key in offsets} if require_stable else set()
         answers = {}
         for partition_key in (sorted(self.offsets.keys() | pending_keys) if partition_keys is None else partition_keys):
@@ -81,7 +81,7 @@ class GroupOffsets:
         return answers
 
     def remove_topic(self, topic: str) -> None:
-        """It was deleted."""
+        """Remove the offsets of a deleted topic."""
         for offsets in (self.offsets, *self.pending.values()):
             for partition_key in [partition_key for partition_key in offsets if partition_key[0] == topic]:
                 del offsets[partition_key]

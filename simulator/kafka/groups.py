@@ -1,6 +1,6 @@
-"""Consumer groups: who is a member, and has which partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
+"""Consumer groups: members and their partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
 
-Joining and the leader's assignment are one step here: as soon as all have joined, the partitions are assigned in turn.
+JoinGroup and SyncGroup are one step here: as soon as all members have joined, the partitions are assigned round robin.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 State = Literal["EMPTY", "PREPARING_REBALANCING", "STABLE", "ASSIGNING", "RECONCILING"]
 CONSUMER_PROTOCOL_SESSION_S = 45.0
-"""Of group.protocol=consumer the broker says it."""
+"""With group.protocol=consumer, the session timeout is a setting of the broker."""
 
 
 class Member:
-    """Of a group."""
+    """A member of a group."""
 
     __slots__ = ("assigned", "client_id", "epoch", "id", "instance_id", "is_joined", "last_heartbeat_at", "rebalance_timeout_s",
                  "session_timeout_s", "signal", "topics")
@@ -35,18 +35,18 @@ class Member:
         self.client_id = client_id
         self.topics: list[str] = []
         self.assigned: list[PartitionKey] = []
-        """With the new protocol: what it may have."""
+        """With group.protocol=consumer: the partitions that it may own."""
         self.session_timeout_s = 45.0
         self.rebalance_timeout_s = 300.0
         self.last_heartbeat_at = 0.0
         self.is_joined = False
         self.epoch = -1
-        """The generation, or the member epoch, that it was told."""
+        """The generation or member epoch of its last assignment."""
         self.signal = schedule_signal
 
 
 class Group(GroupOffsets):
-    """Its members, with either protocol."""
+    """A group with its members, with either protocol."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
@@ -54,16 +54,16 @@ class Group(GroupOffsets):
         self.instances: dict[str, str] = {}
         """The member id of each static member."""
         self.is_consumer_protocol = False
-        """Whether the brokers share out (group.protocol=consumer)."""
+        """Whether the brokers assign the partitions (group.protocol=consumer)."""
         self.generation = 0
         self.leader = ""
         self.state: State = "EMPTY"
         self.rebalance_count = 0
         self.target: dict[str, list[PartitionKey]] = {}
-        """By member, with the new protocol, what it is to have in the end."""
+        """The target assignment of each member, with group.protocol=consumer."""
 
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
-        """Refused for a commit that is not from a member of this generation. Without any sign of a member it is taken, if there are none."""
+        """BrokerError for a commit that is not from a member of this generation. Without a member id, it is accepted if the group has no members."""
         if generation < 0 and not self.members:
             return
         if generation >= 0 or member_id or instance_id:
@@ -85,7 +85,7 @@ class Group(GroupOffsets):
     # ---- members
 
     def add_member(self, client_id: str, instance_id: str | None, member_id: str = "") -> Member:
-        """With an id of its own."""
+        """Add a member with a new id."""
         member_id = member_id or f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
         member = self.members[member_id] = Member(Signal(self.schedule), member_id, instance_id, client_id)
         if instance_id is not None:
@@ -93,7 +93,7 @@ class Group(GroupOffsets):
         return member
 
     def start_session(self, member: Member) -> None:
-        """Its session begins."""
+        """Start the session of a member."""
         member.last_heartbeat_at = self.schedule.now
         self.schedule.call_later(member.session_timeout_s, partial(self._check_session, member))
 
@@ -109,12 +109,12 @@ class Group(GroupOffsets):
             self.remove(member.id)
 
     def restart_sessions(self) -> None:
-        """A coordinator that has come back begins all sessions anew."""
+        """Start all sessions again, as a coordinator does after its restart."""
         for member in self.members.values():
             member.last_heartbeat_at = self.schedule.now
 
     def remove(self, member_id: str) -> None:
-        """It left, or was not heard of in its session."""
+        """A member left, or its session timed out."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -127,7 +127,7 @@ class Group(GroupOffsets):
             self.assign_evenly()
         else:
             self.leader = next(iter(self.members)) if self.leader == member_id else self.leader
-            if self.state == "PREPARING_REBALANCING":  # who has joined need not do it again
+            if self.state == "PREPARING_REBALANCING":  # members that have joined need not join again
                 self._complete_if_all_joined()
             else:
                 self._prepare_rebalance()
@@ -139,7 +139,7 @@ class Group(GroupOffsets):
     # ---- the classic protocol
 
     def join(self, client_id: str, member_id: str, instance_id: str | None, topics: list[str], session_timeout_s: float, rebalance_timeout_s: float) -> Member:
-        """JoinGroup. The member is told its assignment by its signal, when its `version` is the group's generation."""
+        """JoinGroup. The signal of the member comes when its `epoch` is the generation of the group and its partitions are assigned."""
         if self.is_consumer_protocol and self.members:
             raise BrokerError(KafkaError.INCONSISTENT_GROUP_PROTOCOL)
         self.is_consumer_protocol = False
@@ -165,7 +165,7 @@ class Group(GroupOffsets):
         return member
 
     def _replace_static_member(self, previous_member_id: str, topics: list[str]) -> Member:
-        """A static member comes back: the same one, with a new id. What its predecessor had it is given, if nothing else has changed."""
+        """A static member comes back with a new member id. It keeps its partitions if nothing else has changed."""
         member = self.members.pop(previous_member_id)
         member.id = f"{member.instance_id}-{self.schedule.random.getrandbits(64):016x}"
         member.signal, member.last_heartbeat_at = Signal(self.schedule), self.schedule.now
@@ -186,7 +186,7 @@ class Group(GroupOffsets):
         member.signal.notify()
 
     def _prepare_rebalance(self, joined: Member | None = None) -> None:
-        """A rebalance: all have to join again."""
+        """Start a rebalance: all members must join again."""
         was_empty, self.state = self.state == "EMPTY", "PREPARING_REBALANCING"
         for member in self.members.values():
             member.is_joined = member is joined
@@ -203,7 +203,7 @@ class Group(GroupOffsets):
             self._complete_rebalance(self.rebalance_count)
 
     def _complete_rebalance(self, rebalance_number: int) -> None:
-        """Who has not joined by now is no member any more, unless it is a static one; the partitions are assigned in turn."""
+        """Remove dynamic members that have not joined, and assign the partitions round robin."""
         if self.rebalance_count != rebalance_number or self.state != "PREPARING_REBALANCING":
             return
         for member in [member for member in self.members.values() if not member.is_joined and member.instance_id is None]:
@@ -229,7 +229,7 @@ class Group(GroupOffsets):
                 self._send_assignment(member)
 
     def heartbeat(self, generation: int, member_id: str, instance_id: str | None) -> None:
-        """Refused with what the member has to do."""
+        """BrokerError tells the member what to do."""
         self._check_id(member_id, instance_id)
         if generation != self.generation:
             raise BrokerError(KafkaError.ILLEGAL_GENERATION)
@@ -241,7 +241,7 @@ class Group(GroupOffsets):
 
     def consumer_group_heartbeat(self, client_id: str, member_id: str, epoch: int, topics: list[str],
                                  owned: set[PartitionKey]) -> tuple[int, set[PartitionKey]]:
-        """ConsumerGroupHeartbeat: the member's epoch, and what it may have now. Epoch 0 joins."""
+        """ConsumerGroupHeartbeat: returns the member epoch and the partitions that the member may own now. Epoch 0 joins."""
         if not self.is_consumer_protocol and self.members:
             raise BrokerError(KafkaError.GROUP_ID_NOT_FOUND)
         self.is_consumer_protocol = True
@@ -261,7 +261,7 @@ class Group(GroupOffsets):
             self.assign_evenly()
         target_partitions = set(self.target[member_id])
         if owned - target_partitions:
-            return member.epoch, owned & target_partitions  # nobody else is given the rest before this member says that it has let go of it
+            return member.epoch, owned & target_partitions  # the rest is assigned to another member only after this member has revoked it
         assigned_to_others = {partition_key for other in self.members.values() if other is not member for partition_key in other.assigned}
         if epoch:
             member.assigned = sorted(owned)
@@ -270,7 +270,7 @@ class Group(GroupOffsets):
         return member.epoch, set(member.assigned)
 
     def assign_evenly(self) -> None:
-        """As evenly as can be, and with few moves."""
+        """Compute a balanced target assignment that moves few partitions."""
         self.generation += 1
         members = sorted(self.members.values(), key=lambda member: member.id)
         partition_keys = self._list_partitions(members)

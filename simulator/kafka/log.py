@@ -1,7 +1,7 @@
 """One partition's log: records and markers in order of their offsets, and what follows from them for readers and producers.
 
-Only the broker's rules are here: which offset a record gets, which producer may append, how far a read_committed reader comes. The producers' state
-is a function of the records, and is made anew from them when records are lost (`rebuild_producers`), as a broker does it.
+Only the broker's rules are here: which offset a record gets, which producer may append, up to which offset a read_committed consumer can read. The
+producer state follows from the records, and is rebuilt from them when records are lost (`rebuild_producers`), as a broker does it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """A record, or a marker, as it is in the log."""
+    """A record or a marker in the log."""
 
     offset: int
     key: bytes | None
@@ -42,7 +42,7 @@ _offset = itemgetter(0)
 
 
 class ProducerState:
-    """What a partition knows of a producer."""
+    """The state of a producer in one partition."""
 
     __slots__ = ("epoch", "sequence")
 
@@ -52,7 +52,7 @@ class ProducerState:
 
 
 class NewRecord(NamedTuple):
-    """A record that is to be appended."""
+    """A record before it is appended."""
 
     key: bytes | None
     value: bytes | None
@@ -61,7 +61,7 @@ class NewRecord(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """Who appends; the plain producer has no id."""
+    """The producer of a batch, and its first sequence. A plain producer has no id."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -78,7 +78,7 @@ class Log:
     __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "open_transactions", "producers", "records", "watchers")
 
     change_count: ClassVar[int] = 0
-    """How often any log has changed: who looks at all of them need not look when none did."""
+    """How often any log has changed: the judge checks the logs only when one has changed."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -87,14 +87,14 @@ class Log:
         """The high watermark: the next offset."""
         self.leader_epoch = 0
         self.epochs: list[tuple[int, int]] = [(0, 0)]
-        """Each leader epoch, and the offset where it began."""
+        """Each leader epoch and its start offset."""
         self.producers: dict[int, ProducerState] = {}
         self.open_transactions: dict[int, int] = {}
-        """By producer id, the first offset of its open transaction."""
+        """For each producer id, the first offset of its open transaction."""
         self.aborted: set[int] = set()
         """The offsets of records of aborted transactions."""
         self.watchers: dict[Signal, None] = {}
-        """Who waits for records, in a fixed order: a set's would differ from run to run."""
+        """The signals of consumers that wait for records. A dict, because the order of a set differs from run to run."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -102,7 +102,7 @@ class Log:
         return min(self.open_transactions.values(), default=self.end)
 
     def index(self, offset: int) -> int:
-        """The place in `records` of the first record at or after this offset."""
+        """The index in `records` of the first record at or after this offset."""
         records = self.records
         if not records or offset <= records[0].offset:
             return 0
@@ -112,9 +112,9 @@ class Log:
         return bisect_left(records, offset, key=_offset)
 
     def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int, int]:
-        """Up to so many visible records from there on, the offset after what was looked at, and that after the last marker, or -1.
+        """Up to `count` visible records from this offset on, the next offset to read, and the offset after the last marker, or -1.
 
-        Refused when the offset is out of range.
+        BrokerError when the offset is out of range.
         """
         if not self.begin <= offset <= self.end:
             raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
@@ -135,7 +135,7 @@ class Log:
         return visible_records, max(offset, end), marker
 
     def append(self, new: Iterable[NewRecord], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
-        """Append a batch and return the offset of its first record; with a `timestamp_ms`, it is the broker's. Refused for a producer that may not."""
+        """Append a batch and return its first offset. `timestamp_ms` is the LogAppendTime, if any. BrokerError for a producer that may not append."""
         pid, epoch, sequence, is_transactional = writer
         if pid >= 0:
             duplicate = self._find_duplicate(writer)
@@ -156,7 +156,7 @@ class Log:
         return first
 
     def _find_duplicate(self, writer: Writer) -> int | None:
-        """The offset of a batch that is there already; Refused for an older epoch, or a gap."""
+        """The offset of a batch that is already in the log, or None. BrokerError for an older epoch, or for a gap in the sequence."""
         pid, epoch, sequence, _ = writer
         known = self.producers.get(pid)
         if known is None:
@@ -177,7 +177,7 @@ class Log:
         raise BrokerError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def append_marker(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
-        """Append the marker of a transaction's end."""
+        """Append the marker that ends a transaction."""
         self.records.append(Record(self.end, None, None, None, timestamp_ms, CREATE_TIME, self.leader_epoch, producer_id, epoch, -1, True, kind))
         known = self.producers.get(producer_id)
         self._end_transaction(self.records[-1], known)
@@ -197,13 +197,13 @@ class Log:
         self.notify_watchers()
 
     def notify_watchers(self) -> None:
-        """Tell who waits for records."""
+        """Wake all consumers that wait for records."""
         Log.change_count += 1
         for watcher in list(self.watchers):
             watcher.notify()
 
     def delete(self, before: int) -> int:
-        """Records below this offset are deleted; the new begin. Refused when it is not there."""
+        """Delete the records below this offset and return the new log start offset. BrokerError when the offset is out of range."""
         before = self.end if before < 0 else before
         if before > self.end:
             raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
@@ -213,12 +213,12 @@ class Log:
         return self.begin
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Records at these offsets are taken out; all others keep theirs."""
+        """Remove the records at these offsets. All others keep their offsets."""
         removed_offsets = set(offsets)
         self.records = [record for record in self.records if record.offset not in removed_offsets]
 
     def truncate(self, count: int, is_same_epoch: bool) -> None:
-        """The newest offsets are gone, and are given again; unless it is the `is_same_epoch`, under a new leader."""
+        """Lose the newest offsets, so that they are used again; under a new leader epoch unless `is_same_epoch`."""
         self.end = max(self.begin, self.end - count)
         del self.records[self.index(self.end):]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
@@ -229,12 +229,12 @@ class Log:
         self.notify_watchers()
 
     def change_leader(self) -> None:
-        """A new leader epoch begins here."""
+        """Begin a new leader epoch at the log end offset."""
         self.leader_epoch += 1
         self.epochs.append((self.leader_epoch, self.end))
 
     def rebuild_producers(self) -> None:
-        """The producers' state from the records that are left."""
+        """Rebuild the producer state from the remaining records."""
         self.producers, self.open_transactions, self.aborted = {}, {}, set()
         for record in self.records:
             pid = record.producer_id

@@ -1,8 +1,8 @@
-"""The way of a request to a cluster and of the answer back, in virtual time; and what becomes of those that do not arrive.
+"""The way of a request to a cluster and of the response back, in virtual time, and what happens to requests and responses that are lost or late.
 
-Each request of a client goes through `Network.request`, or `Network.send` where nobody waits. A request is on its way whether or not its process still
-lives. What librdkafka asks again by itself is asked again here, with the same content, so that a first copy that comes late, or twice, meets the
-brokers as a real one would.
+Each request of a client goes through `Network.request`, or through `Network.send` when no task waits for it. A request in flight arrives even when its
+process has died. Requests that librdkafka retries by itself are retried here with the same content, so a first copy that arrives late, or twice, reaches
+the brokers as it does in reality.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
 RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
-"""Of a request: it arrives and is answered; it never arrives; it is executed and nobody learns of it; it arrives when the client has given it up."""
+"""Of a request: it is executed and answered; it never arrives; it is executed but its response is lost; it arrives after the client has given it up."""
 Result = TypeVar("Result")
 LATENCY_S = (0.0002, 0.003)
 BROKEN_S = (0.001, 0.5)
-"""After what time a client learns that its connection is broken."""
+"""The time until a client notices that its connection is broken."""
 LATE_S = (0.05, 20.0)
 FOREVER_S = 1e9
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 1.0
 
 
 class Network:
-    """The clusters by their address."""
+    """The clusters, by address."""
 
     def __init__(self, schedule: Schedule, clusters: Mapping[str, Cluster] | None = None) -> None:
         self.schedule = schedule
         self.clusters: dict[str, Cluster] = dict(clusters or {})
 
-    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:  # noqa: ARG002  (for who replaces it)
-        """What becomes of a request; to be replaced by what injects faults."""
+    def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:  # noqa: ARG002  (for its replacement)
+        """The outcome of a request. The injector of faults replaces this method."""
         return "ok"
 
     def draw_latency_s(self) -> float:
-        """One way."""
+        """The latency of one direction."""
         return self.schedule.random.uniform(*LATENCY_S)
 
     def request(self, cluster: Cluster, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True,
@@ -102,7 +102,7 @@ class Network:
         self.schedule.call_later(after_s, lambda: None if cluster.is_down else (execute_request(execute), None)[1])
 
     def send(self, cluster: Cluster, api: str, execute: Callable[[], Any], timeout_s: float, on_done: Callable[[Any, Exception | None], None]) -> None:
-        """Ask without waiting, once; `on_done` is called with the answer, or why there is none."""
+        """Send a request once, without waiting. `on_done` is called with the response or with the error."""
         schedule = self.schedule
         if cluster.is_down:
             deadline = schedule.now + timeout_s
@@ -123,7 +123,7 @@ class Network:
         schedule.call_later(self.draw_latency_s(), arrive)
 
     def _send_when_up(self, cluster: Cluster, resend: Callable[[], None], deadline: float, on_done: Callable[[Any, Exception | None], None]) -> None:
-        """A client tries to connect again and again."""
+        """The client reconnects until the cluster is up or the time is over."""
         schedule = self.schedule
         if schedule.now >= deadline:
             on_done(None, RequestTimedOut())
@@ -134,7 +134,7 @@ class Network:
 
 
 def execute_request(execute: Callable[[], Any]) -> tuple[Any, BrokerError | None]:
-    """One step on the brokers' state."""
+    """Execute a request as one step on the brokers' state."""
     try:
         return execute(), None
     except BrokerError as error:
@@ -142,7 +142,7 @@ def execute_request(execute: Callable[[], Any]) -> tuple[Any, BrokerError | None
 
 
 def clients(network: Network) -> tuple[Any, Any, Any]:
-    """Consumer, Producer and AdminClient; each takes the options of librdkafka."""
+    """The classes Consumer, Producer and AdminClient; each takes the options of librdkafka."""
     from simulator.kafka.admin import AdminClient
     from simulator.kafka.consumer import Consumer
     from simulator.kafka.producer import Producer

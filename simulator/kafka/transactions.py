@@ -1,8 +1,8 @@
-"""The transaction coordinator, with transactions v1: what a producer asks of it, its time-outs, and the markers that follow an end.
+"""The transaction coordinator, with transactions v1: the requests of producers, timeouts, and the markers that end a transaction.
 
-The states are Kafka's. `end` is answered when the decision is kept; the markers are written afterwards, each to its partition after a time of its own, and
-until the last one is there nothing else can be done with the transactional id. An EndTxn says which producer and epoch it is of, and not which transaction:
-one that comes late ends the transaction that is open then (KIP-890).
+The states are Kafka's. `end` returns when the decision is stored; the markers are written afterwards, each to its partition after a delay of its own. Until
+the last one is written, the transactional id cannot be used. An EndTxn names its producer and epoch, but not its transaction: a late EndTxn ends the
+transaction that is open then (KIP-890).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ State = Literal["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCo
 MARKER_S = (0.0005, 0.02)
 SLOW_MARKER_S = (0.02, 0.3)
 CHECK_S = 10.0
-"""How often time-outs are looked for (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""How often the coordinator checks for timeouts (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 Target = tuple[str, int] | str
 """A partition, or a group."""
 
 
 class TransactionalId:
-    """A transactional id."""
+    """The state of a transactional id."""
 
     __slots__ = ("epoch", "name", "pending", "producer_id", "state", "targets", "timeout_s", "transaction_count")
 
@@ -44,11 +44,11 @@ class TransactionalId:
         self.pending = 0
         """Markers still to be written."""
         self.transaction_count = 0
-        """Of its transactions."""
+        """The number of its transactions."""
 
 
 class Coordinator:
-    """Of all transactional ids of a cluster."""
+    """The coordinator of all transactional ids of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -57,12 +57,12 @@ class Coordinator:
         self.check_s = CHECK_S
 
     def new_producer_id(self) -> int:
-        """For a producer without a transactional id too."""
+        """A new producer id; also for a producer without a transactional id."""
         self.producer_ids += 1
         return self.producer_ids
 
     def init_producer_id(self, name: str, timeout_s: float) -> tuple[int, int]:
-        """InitProducerId: the producer id and its new epoch; what a predecessor left open is aborted first."""
+        """InitProducerId: the producer id and its new epoch. The open transaction of the previous producer is aborted first."""
         transaction = self.ids.get(name)
         if transaction is None:
             transaction = self.ids[name] = TransactionalId(name, self.new_producer_id())
@@ -78,7 +78,7 @@ class Coordinator:
         return transaction.producer_id, transaction.epoch
 
     def add_partitions(self, name: str, producer_id: int, epoch: int, targets: Sequence[Target]) -> None:
-        """AddPartitionsToTxn and AddOffsetsToTxn: begins the transaction with the first one."""
+        """AddPartitionsToTxn and AddOffsetsToTxn. The first one begins the transaction."""
         transaction = self._find_transaction(name, producer_id, epoch)
         if transaction.state in ("PrepareCommit", "PrepareAbort"):
             raise BrokerError(KafkaError.CONCURRENT_TRANSACTIONS)
@@ -105,7 +105,7 @@ class Coordinator:
             raise BrokerError(KafkaError.INVALID_TXN_STATE)
 
     def check_open(self, name: str, producer_id: int, epoch: int, target: Target) -> None:
-        """What a partition's leader and a group's coordinator ask before a transaction's first record there; Refused when it is not open there."""
+        """Partition leaders and group coordinators call this before a transaction's first record. BrokerError when it is not open there."""
         transaction = self._find_transaction(name, producer_id, epoch)
         if transaction.state in ("PrepareCommit", "PrepareAbort"):
             raise BrokerError(KafkaError.CONCURRENT_TRANSACTIONS)
@@ -126,7 +126,7 @@ class Coordinator:
             self._prepare_end(transaction, ABORT)
 
     def _prepare_end(self, transaction: TransactionalId, kind: int) -> None:
-        """The decision is kept; its markers follow one by one, in any order."""
+        """Store the decision. The markers follow one by one, in random order."""
         transaction.state = "PrepareCommit" if kind == COMMIT else "PrepareAbort"
         targets, schedule = list(transaction.targets), self.cluster.schedule
         schedule.random.shuffle(targets)
