@@ -1,7 +1,7 @@
-"""One cluster: its topics, groups and transactions, what brokers answer, and what an operator, or an accident, does to it.
+"""One cluster: its topics, groups and transactions, the responses of its brokers, and what operators and failures do to it.
 
-There is one broker. What clients ask comes through `simulator.kafka.network`; the calls under "operator" take effect at once and are for what injects
-faults, for load generators and for the simulated Spark, which writes as a plain producer.
+There is one broker. The requests of clients come through `simulator.kafka.network`. The calls under "operator" take effect at once; they are for fault
+injection, for load generators, and for the simulated Spark, which writes as a plain producer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Topic:
-    """A topic of one id; recreated, it is another one."""
+    """A topic with its id. A recreated topic is another object."""
 
     __slots__ = ("config", "id", "logs", "name", "overrides")
 
@@ -33,13 +33,13 @@ class Topic:
         self.name = name
         self.id = topic_id
         self.overrides = dict(overrides)
-        """What is set on the topic itself."""
+        """The topic's own settings (DYNAMIC_TOPIC_CONFIG)."""
         self.config = config
         self.logs = [Log() for _ in range(partitions)]
 
 
 class Cluster:
-    """All that its brokers keep."""
+    """The state of a cluster."""
 
     def __init__(self, schedule: Schedule, name: str, cluster_id: str = "", faults: Any = None, is_older: bool = False) -> None:
         self.schedule = schedule
@@ -47,19 +47,19 @@ class Cluster:
         self.cluster_id = cluster_id or urlsafe_b64encode(schedule.random.randbytes(16)).decode()[:22]
         self.faults = faults
         self.defaults = DEFAULTS_3_9 if is_older else DEFAULTS
-        """Of topics; the older one is Kafka 3.9."""
+        """The default topic settings; with `is_older`, those of Kafka 3.9."""
         self.is_down = False
         self.record_delay_s = 0.0
         """How long a transactional producer waits for each of its records, as with a quota (KIP-124)."""
         self.down_since = 0.0
         self.up = Signal(schedule)
-        """Given when the cluster answers again."""
+        """Notified when the cluster is up again."""
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
         self.transactions = Coordinator(self)
         self.address = name
         self.brokers = 1
-        """How many it says it has: a bound on replication factors."""
+        """The number of brokers in its answers: the limit of replication factors."""
         self.initial_rebalance_delay_s = 0.0
         self.create_topic(OFFSETS_TOPIC, 4)
 
@@ -68,26 +68,26 @@ class Cluster:
         return int((START_UNIX_S + self.schedule.now) * 1000)
 
     def find_log(self, topic: str, partition: int) -> Log | None:
-        """None where there is none."""
+        """The log of a partition, or None."""
         found = self.topics.get(topic)
         return found.logs[partition] if found is not None and 0 <= partition < len(found.logs) else None
 
     def log(self, topic: str, partition: int) -> Log:
-        """Refused where there is none."""
+        """The log of a partition. BrokerError when it does not exist."""
         found = self.find_log(topic, partition)
         if found is None:
             raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return found
 
     def group(self, name: str) -> Group:
-        """Made with the first question that needs it."""
+        """The group, created with the first request that needs it."""
         found = self.groups.get(name)
         if found is None:
             found = self.groups[name] = Group(self, name)
         return found
 
     def find_group(self, name: str) -> Group:
-        """One that may not be there: then it is not made."""
+        """The group, or an empty one that is not stored."""
         return self.groups.get(name) or Group(self, name)
 
     def produce(self, topic: str, partition: int, records: list[NewRecord], writer: Writer, transactional_id: str | None = None) -> tuple[int, int]:
@@ -119,7 +119,7 @@ class Cluster:
     # ---- operator
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
-        """A new one, with a new id."""
+        """Create a topic, with a new id."""
         if name in self.topics:
             raise BrokerError(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         most, least = (self.schedule.random.getrandbits(62) + 1 for _ in range(2))
@@ -127,7 +127,7 @@ class Cluster:
         return self.topics[name]
 
     def delete_topic(self, name: str) -> None:
-        """With what groups have committed on it."""
+        """Delete a topic and the offsets that groups have committed for it."""
         topic = self.topics.pop(name, None)
         if topic is None:
             raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -137,7 +137,7 @@ class Cluster:
             log.notify_watchers()
 
     def add_partitions(self, name: str, total: int, validate_only: bool = False) -> None:
-        """Up to so many."""
+        """Increase the number of partitions to `total`."""
         topic = self.topics[name]
         if total <= len(topic.logs):
             raise BrokerError(KafkaError.INVALID_PARTITIONS, f"The topic {name} currently has {len(topic.logs)} partition(s); "
@@ -146,7 +146,7 @@ class Cluster:
             topic.logs += [Log() for _ in range(total - len(topic.logs))]
 
     def alter_config(self, name: str, **config: str | None) -> None:
-        """Of a topic; underscores are dots, None takes a setting away."""
+        """Change settings of a topic. Underscores stand for dots; None removes a setting."""
         topic = self.topics[name]
         for key, value in config.items():
             topic.overrides.pop(key.replace("_", "."), None)
@@ -155,18 +155,18 @@ class Cluster:
         topic.config = merge_config(self.defaults, topic.overrides)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """Delete what is below an offset, -1 for all; the new beginning."""
+        """Delete the records below an offset, or all with -1. Returns the new log start offset."""
         return self.log(topic, partition).delete(before)
 
     def apply_retention(self, topic: str) -> None:
-        """Delete what is older than retention.ms at the beginning of each partition, open transactions excepted."""
+        """Delete records older than retention.ms from the beginning of each partition, but none of open transactions."""
         limit_ms = int(self.topics[topic].config["retention.ms"])
         for log in self.topics[topic].logs if limit_ms >= 0 else ():
             kept = next((record.offset for record in log.records if record.timestamp_ms >= self.now_ms() - limit_ms), log.end)
             log.delete(min(kept, log.last_stable_offset))
 
     def compact(self, topic: str, partition: int) -> int:
-        """Of each key only the newest decided record stays, and what was aborted goes; how many went."""
+        """Keep only the newest stable record of each key, and remove aborted records. Returns how many records were removed."""
         log = self.log(topic, partition)
         stable_records = log.records[:log.index(log.last_stable_offset)]
         newest: dict[bytes | None, int] = {record.key: record.offset for record in stable_records if record.kind == DATA and record.offset not in log.aborted}
@@ -176,40 +176,40 @@ class Cluster:
         return len(removed_offsets)
 
     def truncate(self, topic: str, partition: int, count: int, is_same_epoch: bool = False) -> list[Record]:
-        """An unclean election, or a disk that was restored: the newest records are gone, all else stays. Returns those that went."""
+        """Lose the newest records, as in an unclean leader election or when a disk is restored. Returns the lost records."""
         log = self.log(topic, partition)
         lost_records = log.records[log.index(max(log.begin, log.end - count)):]
         log.truncate(count, is_same_epoch)
         return lost_records
 
     def change_leaders(self, topic: str) -> None:
-        """Another broker leads every partition now, with nothing lost: a client that is connected has to ask for the new leader epochs."""
+        """Change the leader of every partition without loss. A connected client must refresh its leader epochs."""
         for log in self.topics[topic].logs:
             log.change_leader()
 
     def append(self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]) -> int:
-        """As a plain producer; records are (key, value, headers, timestamp in ms). The first offset; Refused as a producer would be."""
+        """Append as a plain producer. Records are (key, value, headers, timestamp in ms). Returns the first offset; BrokerError as for a producer."""
         return self.produce(topic, partition, [NewRecord(*record) for record in records], Writer())[0]
 
     def open_transaction(self) -> Transaction:
-        """Of a load generator."""
+        """Open a transaction of a load generator."""
         return Transaction(self, self.transactions.new_producer_id())
 
     def delete_group(self, name: str) -> None:
-        """With its offsets."""
+        """Delete a group and its offsets."""
         self.groups.pop(name, None)
 
     def expire_offsets(self, name: str) -> None:
-        """All of a group's offsets that no transaction holds."""
+        """Delete all offsets of a group that are not pending in a transaction."""
         if name in self.groups:
             self.groups[name].offsets.clear()
 
     def downtime_s(self) -> float:
-        """0 while it answers."""
+        """For how long the cluster has been down; 0 while it is up."""
         return self.schedule.now - self.down_since if self.is_down else 0.0
 
     def set_down(self, is_down: bool) -> None:
-        """While it is away nothing arrives; its own timers go on."""
+        """While the cluster is down, no request arrives. Its timers go on."""
         if is_down and not self.is_down:
             self.down_since = self.schedule.now
         self.is_down = is_down
@@ -220,7 +220,7 @@ class Cluster:
 
 
 class Transaction:
-    """A transaction that is written without a client: for load."""
+    """A transaction of a load generator, written without a client."""
 
     def __init__(self, cluster: Cluster, producer_id: int) -> None:
         self.cluster = cluster
@@ -228,18 +228,18 @@ class Transaction:
         self.sequences: dict[tuple[str, int], int] = {}
 
     def append(self, topic: str, partition: int, records: Iterable[NewRecord | tuple[Any, ...]]) -> int:
-        """The first offset."""
+        """Append records. Returns the first offset."""
         new = [NewRecord(*record) for record in records]
         sequence = self.sequences.get((topic, partition), 0)
         self.sequences[topic, partition] = sequence + len(new)
         return self.cluster.produce(topic, partition, new, Writer(self.producer_id, 0, sequence, True))[0]
 
     def commit(self, after_s: float = 0.0) -> None:
-        """Its markers are written after such a time."""
+        """Commit: the markers are written within `after_s`."""
         self._end(COMMIT, after_s)
 
     def abort(self, after_s: float = 0.0) -> None:
-        """The same, for nobody to see."""
+        """Abort: the markers are written within `after_s`."""
         self._end(ABORT, after_s)
 
     def _end(self, kind: int, after_s: float) -> None:

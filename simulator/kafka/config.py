@@ -26,11 +26,11 @@ DEFAULTS_3_9 = DEFAULTS | {
     "message.timestamp.after.max.ms": LONG_MAX, "message.timestamp.difference.max.ms": LONG_MAX, "message.downconversion.enable": "true",
     "message.format.version": "3.0-IV1",
 }
-"""Of 3.9."""
+"""The default topic settings of Kafka 3.9."""
 
 
 def merge_config(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """All of it; Refused for a name that brokers do not know."""
+    """The complete configuration of a topic. BrokerError for a name that brokers do not know."""
     for name in overrides:
         if name not in defaults:
             raise BrokerError(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {name}")
@@ -43,4 +43,4 @@ BROKER_CONFIG = {
     "group.max.session.timeout.ms": "1800000", "offsets.retention.minutes": "10080", "offset.metadata.max.bytes": "4096", "min.insync.replicas": "1",
     "transactional.id.expiration.ms": "604800000", "message.max.bytes": "1048588",
 }
-"""What a broker answers of itself, as far as it is asked."""
+"""The broker settings that the service reads."""

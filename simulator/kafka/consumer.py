@@ -1,7 +1,7 @@
-"""confluent-kafka's Consumer: assignment by hand or by a group, reading, commits, offsets.
+"""confluent-kafka's Consumer: manual assignment or a group, reading, commits, offsets.
 
-The group's member (`membership`) works on beside the application and leaves notes for it; they are looked at in `poll` and `consume`, where the
-application's callbacks run.
+The membership of the group (`membership`) runs in a task of its own and leaves events for the application. `poll` and `consume` handle them and run the
+application's callbacks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Callback = Callable[["Consumer", list[TopicPartition]], object]
 
 
 class Consumer(Fetcher):
-    """As far as reo uses it."""
+    """The part of the interface that reo uses."""
 
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
         self.group_id = str(options["group.id"])
         self.events: deque[tuple[str, list[TopicPartition]] | Message] = deque()
-        """What the member has to tell: an event and its partitions, or an error."""
+        """What the membership reports: an event and its partitions, or an error."""
         self.polled_at = self.schedule.now
         self.membership: Membership | None = None
         self.callbacks: dict[str, Callback | None] = {}
@@ -45,7 +45,7 @@ class Consumer(Fetcher):
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As many as there are until then."""
+        """The messages that come before the timeout, up to `num_messages`."""
         return self._consume(num_messages, timeout)
 
     def _consume(self, count: int, timeout_s: float) -> list[Message]:
@@ -68,7 +68,7 @@ class Consumer(Fetcher):
             self.fetch(deadline - schedule.now)
 
     def _rebalance(self, event: str, partitions: list[TopicPartition]) -> None:
-        """The application's callback; what it leaves undone is done for it."""
+        """Run the application's callback. If it does not assign or unassign, do it here."""
         callback = self.callbacks.get(event) or (self.callbacks.get("revoke") if event == "lost" else None)
         self.has_assigned = False
         is_consumer_protocol = isinstance(self.membership, ConsumerProtocolMembership)
@@ -88,7 +88,7 @@ class Consumer(Fetcher):
 
     def subscribe(self, topics: Sequence[str], on_assign: Callback | None = None, on_revoke: Callback | None = None,
                   on_lost: Callback | None = None) -> None:
-        """Take part in the group; again, join again."""
+        """Join the group, or join again with other topics."""
         self._check_open()
         self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
         if self.membership is None:
@@ -104,19 +104,19 @@ class Consumer(Fetcher):
         self.remove_partitions(self.partition_states)
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these, and nothing else."""
+        """Read these partitions and no others."""
         self._check_open()
         self.has_assigned = True
         self.remove_partitions(self.partition_states)
         self.add_partitions(partitions)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these too."""
+        """Read these partitions too."""
         self.has_assigned = True
         self.add_partitions(partitions)
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these no more."""
+        """Stop reading these partitions."""
         self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
 
     def unassign(self) -> None:
@@ -125,28 +125,28 @@ class Consumer(Fetcher):
         self.remove_partitions(self.partition_states)
 
     def assignment(self) -> list[TopicPartition]:
-        """What is read."""
+        """The assigned partitions."""
         return [TopicPartition(*key) for key in sorted(self.partition_states)]
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Hand out nothing of these."""
+        """Return no records of these partitions."""
         for partition in partitions:
             self.partition_states[partition.topic, partition.partition].is_paused = True
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on with these."""
+        """Return records of these partitions again."""
         for partition in partitions:
             self.partition_states[partition.topic, partition.partition].is_paused = False
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on there."""
+        """Read on from this offset."""
         key = partition.topic, partition.partition
         if key not in self.partition_states:
             raise create_exception(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
         self.seek_partition(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """After the last record that was handed out."""
+        """The offset after the last record that was returned, for each partition."""
         partition_states = [self.partition_states.get((partition.topic, partition.partition)) for partition in partitions]
         return [create_topic_partition(asked.topic, asked.partition, state.position if state else OFFSET_INVALID)
                 for asked, state in zip(partitions, partition_states, strict=True)]
@@ -154,7 +154,7 @@ class Consumer(Fetcher):
     # ---- offsets
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """The group's commits; undecided ones are waited for with read_committed."""
+        """The committed offsets of the group. With read_committed, wait until pending offsets are stable."""
         self._check_open()
         deadline = self.schedule.now + (timeout if timeout >= 0 else FOREVER_S)
         keys = [(partition.topic, partition.partition) for partition in partitions]
@@ -174,7 +174,7 @@ class Consumer(Fetcher):
 
     def commit(self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None,
                asynchronous: bool = True) -> list[TopicPartition] | None:
-        """For the group, as its member if it is one."""
+        """Commit offsets of the group; as its member, if this consumer is one."""
         self._check_open()
         if message is not None:
             offsets = [TopicPartition(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0) + 1)]
@@ -204,7 +204,7 @@ class Consumer(Fetcher):
                 for position in positions]
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """By timestamp; OFFSET_END and OFFSET_BEGINNING are asked for too."""
+        """Offsets by timestamp; also OFFSET_END and OFFSET_BEGINNING."""
         self._check_open()
         asked = [(partition.topic, partition.partition, partition.offset) for partition in partitions]
         try:
@@ -215,7 +215,7 @@ class Consumer(Fetcher):
                 for (topic, partition, _), answer in zip(asked, answers, strict=True)]
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
-        """Beginning and end, `cached` as of the last fetch."""
+        """The low and high watermark; with `cached`, those of the last fetch."""
         self._check_open()
         key = partition.topic, partition.partition
         if cached:
@@ -231,20 +231,20 @@ class Consumer(Fetcher):
     # ---- the group
 
     def member(self) -> tuple[int, str, str | None]:
-        """Generation, member id and instance id, as far as this is a member."""
+        """Generation, member id and instance id; empty values when this is no member."""
         membership = self.membership
         return (membership.generation, membership.member_id, membership.instance_id) if membership else (-1, "", None)
 
     def memberid(self) -> str:
-        """As the broker calls it."""
+        """The member id."""
         return self.member()[1]
 
     def consumer_group_metadata(self) -> bytes:
-        """As librdkafka serialises it."""
+        """The group metadata, as librdkafka serializes it."""
         return serialize_metadata(self.group_id, *self.member())
 
     def close(self) -> None:
-        """Leave the group; partitions are given up in the callback first."""
+        """Run the revoke callback, then leave the group."""
         if not self.is_closed:
             self._leave()
             self.remove_partitions(self.partition_states)

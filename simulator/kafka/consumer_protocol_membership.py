@@ -1,4 +1,4 @@
-"""A consumer's member with group.protocol=consumer (KIP-848): the brokers say with each heartbeat what it may have."""
+"""A consumer's member with group.protocol=consumer (KIP-848): each heartbeat response has its assignment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerProtocolMembership(Membership):
-    """group.protocol=consumer: the brokers say what to take and to let go of."""
+    """group.protocol=consumer: the brokers assign and revoke partitions."""
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
@@ -20,7 +20,7 @@ class ConsumerProtocolMembership(Membership):
         self.has_revoked = False
 
     def run(self) -> None:
-        """One heartbeat after the other."""
+        """Send heartbeats."""
         self.member_id = f"{self.schedule.random.getrandbits(96):024x}"
         self.generation = 0
         while not self.is_over:
@@ -40,11 +40,11 @@ class ConsumerProtocolMembership(Membership):
                 self.member_id, self.generation = f"{self.schedule.random.getrandbits(96):024x}", 0
 
     def _apply_assignment(self, assigned: set[PartitionKey]) -> bool:
-        """Whether something was let go of or taken: then the broker is told at once."""
+        """Revoke or assign partitions. Returns whether something changed: then the next heartbeat is sent at once."""
         if self.owned - assigned:
             self.notify_application("revoke", self.owned - assigned)
             self.has_revoked = True
-        elif assigned - self.owned or self.has_revoked:  # what is left is said again
+        elif assigned - self.owned or self.has_revoked:  # librdkafka assigns the remaining partitions again
             self.notify_application("assign", assigned - self.owned)
             self.has_revoked = False
         else:
@@ -57,7 +57,7 @@ class ConsumerProtocolMembership(Membership):
         return group.consumer_group_heartbeat(self.consumer.client_id, self.member_id, self.generation, list(self.topics), set(self.owned))
 
     def keep_session(self) -> None:
-        """While the application is waited for: what it still has is not reported as let go of."""
+        """Keep the session while the application handles an event. The partitions that it still owns are not reported as revoked."""
         group = self.cluster.groups.get(self.consumer.group_id)
         member = group.members.get(self.member_id) if group else None
         if member and not self.cluster.is_down:

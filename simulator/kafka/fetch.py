@@ -1,6 +1,6 @@
-"""A consumer's positions, and reading from them: what one Fetch brings, partition ends, positions that are gone.
+"""A consumer's positions and fetches: what one Fetch returns, partition EOF, offsets out of range.
 
-What was fetched waits in a buffer until the application takes it: records that a broker has lost since are handed out all the same.
+Fetched records wait in a buffer for the application. They are returned even if the broker has lost them since.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from simulator.schedule import Signal
 
 FETCH_RECORDS = 1000
 SHORT_FETCH = 0.2
-"""How often a fetch brings a few records only."""
+"""The share of fetches that return only a few records."""
 
 
 class PartitionState:
-    """An assigned partition."""
+    """The state of an assigned partition."""
 
     __slots__ = ("begin", "end", "eof_offset", "is_offset_lost", "is_paused", "leader_epoch", "metadata_epoch", "next", "partition", "position", "topic")
 
@@ -30,23 +30,23 @@ class PartitionState:
         self.topic = topic
         self.partition = partition
         self.next = OFFSET_STORED if offset == OFFSET_INVALID else offset
-        """To be fetched."""
+        """The next offset to fetch."""
         self.position = OFFSET_INVALID
-        """After the last record that the application has."""
+        """The offset after the last record that the application has."""
         self.is_paused = False
         self.is_offset_lost = False
-        """Its position is gone, and the application knows."""
+        """Whether its offset is lost, and the application has got the error."""
         self.eof_offset = -1
-        """The offset at which the application was told of the partition's end."""
+        """The offset of the last partition EOF that the application got."""
         self.leader_epoch = -1 if leader_epoch is None else leader_epoch
-        """Of the record before the position."""
+        """The leader epoch of the record before the position."""
         self.metadata_epoch = -1
-        """The leader epoch of the last metadata."""
+        """The leader epoch of the last fetch."""
         self.begin = self.end = OFFSET_INVALID
 
 
 class FetchAnswer(NamedTuple):
-    """What a broker answers of one partition."""
+    """The response of a Fetch for one partition."""
 
     records: list[Record]
     next: int
@@ -61,13 +61,13 @@ class FetchAnswer(NamedTuple):
 
 
 class Fetcher(Client):
-    """The part of a consumer that reads."""
+    """The part of a consumer that fetches."""
 
     def __init__(self, network: Any, options: Any) -> None:
         super().__init__(network, options)
         self.partition_states: dict[tuple[str, int], PartitionState] = {}
         self.buffer: deque[tuple[PartitionState, Message | int]] = deque()
-        """Messages, and positions that follow from markers alone."""
+        """Messages, and positions that come from markers alone."""
         self.data_available = Signal(self.schedule)
         self.is_read_committed = self.options.get("isolation.level", "read_committed") == "read_committed"
         self.is_eof_enabled = self.is_enabled("enable.partition.eof")
@@ -75,7 +75,7 @@ class Fetcher(Client):
             str(self.options.get("auto.offset.reset", "latest")), OFFSET_END)
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too."""
+        """Start reading these partitions."""
         for partition in partitions:
             state = PartitionState(partition.topic, partition.partition, partition.offset, partition.leader_epoch)
             self.partition_states[partition.topic, partition.partition] = state
@@ -84,7 +84,7 @@ class Fetcher(Client):
                 log.watchers[self.data_available] = None
 
     def remove_partitions(self, partition_keys: Iterable[tuple[str, int]]) -> None:
-        """Read these no more."""
+        """Stop reading these partitions, and drop their messages from the buffer."""
         for partition_key in list(partition_keys):
             self.partition_states.pop(partition_key, None)
             log = self.cluster.find_log(*partition_key)
@@ -93,7 +93,7 @@ class Fetcher(Client):
         self.buffer = deque((state, message) for state, message in self.buffer if self.partition_states.get((state.topic, state.partition)) is state)
 
     def seek_partition(self, partition_key: tuple[str, int], offset: int, leader_epoch: int | None) -> None:
-        """Go on reading there; what was fetched of it is forgotten."""
+        """Read on from this offset; drop the partition's fetched messages."""
         old = self.partition_states[partition_key]
         self.remove_partitions([partition_key])
         self.add_partitions([TopicPartition(*partition_key, offset)])
@@ -102,7 +102,7 @@ class Fetcher(Client):
         new.leader_epoch = -1 if leader_epoch is None else leader_epoch
 
     def take_messages(self, count: int) -> list[Message]:
-        """Up to so many of the messages that were fetched."""
+        """Take up to `count` messages from the buffer."""
         messages: list[Message] = []
         of_paused_partitions = deque[tuple[PartitionState, Message | int]]()
         while self.buffer and len(messages) < count:
@@ -120,7 +120,7 @@ class Fetcher(Client):
         return messages
 
     def fetch(self, remaining_s: float) -> None:
-        """Fill the buffer, or wait for what comes."""
+        """Fetch into the buffer, or wait until there is something to fetch."""
         fetched_states = [state for state in self.partition_states.values() if self._has_something_to_fetch(state)]
         if not fetched_states or self.buffer:
             self.schedule.wait(self.data_available, remaining_s)
@@ -136,7 +136,7 @@ class Fetcher(Client):
                 self._on_answer(state, answer)
 
     def _has_something_to_fetch(self, state: PartitionState) -> bool:
-        """Whether a fetch would bring something; that nothing does costs no request here."""
+        """Whether a fetch would return something. (A fetch that would not is not sent.)"""
         if state.is_paused or state.is_offset_lost:
             return False
         log = self.cluster.find_log(state.topic, state.partition)
@@ -147,7 +147,7 @@ class Fetcher(Client):
         return state.next < last_stable_offset or is_eof_due or state.end != log.end
 
     def _answer_fetch(self, state: PartitionState, count: int) -> FetchAnswer:
-        """The brokers' part; a logical position is looked up first."""
+        """The broker's response. A logical position is resolved first."""
         try:
             log = self.cluster.log(state.topic, state.partition)
             offset = self._resolve_position(state, log)
@@ -212,5 +212,5 @@ class Fetcher(Client):
 
 
 def error_message(state: PartitionState, offset: int, code: int, reason: str) -> Message:
-    """What a poll returns in place of a record."""
+    """The error message that a poll returns in place of a record."""
     return Message(state.topic, state.partition, offset, None, reason.encode(), None, create_error(code, reason))

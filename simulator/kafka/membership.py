@@ -1,7 +1,7 @@
-"""A consumer's member of its group: a task of its own beside the application, as librdkafka's main thread is one.
+"""A consumer's membership of its group: a task of its own beside the application, like librdkafka's main thread.
 
-It joins, is heard of, and leaves notes for the application's next poll: partitions to take, to let go of, or lost. It goes on only when the
-application has done so. When the process stands still, or is dead, so is this.
+It joins, sends heartbeats, and leaves events for the application's next poll: partitions assigned, revoked or lost. It goes on only when the application
+has handled them. When the process is frozen or dead, so is this task.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Membership:
         instance = consumer.options.get("group.instance.id")
         self.instance_id = None if instance is None else str(instance)
         self.owned: set[PartitionKey] = set()
-        """What the application has been told to take."""
+        """The partitions that are assigned to the application."""
         self.is_over = False
         self.is_fatal = False
         self.is_subscription_changed = False
-        """The subscription."""
+        """Whether the member must join again."""
         self.changed = Signal(self.schedule)
         self.is_application_due = False
-        """For the application."""
+        """Whether the task waits for the application."""
         self.application_done = Signal(self.schedule)
         self.session_timeout_s = consumer.get_seconds("session.timeout.ms", SESSION_MS)
         self.max_poll_interval_s = consumer.get_seconds("max.poll.interval.ms", MAX_POLL_MS)
@@ -53,23 +53,23 @@ class Membership:
         raise NotImplementedError
 
     def subscribe(self, topics: list[str]) -> None:
-        """Other topics, or join again."""
+        """Subscribe to these topics, and join again."""
         self.topics = topics
         self.is_subscription_changed = True
         self.changed.notify()
 
     def on_revoked(self) -> None:
-        """The application has let go of partitions."""
+        """The application has revoked partitions."""
         self.is_application_due = False
         self.application_done.notify()
 
     def on_assigned(self) -> None:
-        """The application has taken partitions."""
+        """The application has assigned partitions."""
         self.is_application_due = False
         self.application_done.notify()
 
     def leave(self) -> None:
-        """Of the application: there is no member any more."""
+        """Called by the application: leave the group and end the task."""
         self.is_over = True
         self.changed.notify()
         self.application_done.notify()
@@ -86,39 +86,39 @@ class Membership:
             group.remove(member_id)
 
     def notify_application(self, event: str, partition_keys: set[PartitionKey]) -> None:
-        """Tell the application, and wait until it has done it."""
+        """Leave an event for the application."""
         self.consumer.events.append((event, [TopicPartition(*partition_key) for partition_key in sorted(partition_keys)]))
         self.is_application_due = True
         self.owned = self.owned | partition_keys if event == "assign" else self.owned - partition_keys
         self.consumer.data_available.notify()
 
     def wait_for_application(self) -> None:
-        """Until it polls; heartbeats go on."""
+        """Wait until the application has polled; heartbeats go on."""
         while self.is_application_due and not self.is_over:
             if not self.schedule.wait(self.application_done, self.heartbeat_interval_s()):
                 self.keep_session()
 
     def heartbeat_interval_s(self) -> float:
-        """Between two heartbeats."""
+        """The time between two heartbeats."""
         return CONSUMER_PROTOCOL_HEARTBEAT_S
 
     def keep_session(self) -> None:
-        """A heartbeat whose answer changes nothing now."""
+        """Send a heartbeat and ignore its response."""
 
     def report_error(self, code: int, reason: str) -> None:
-        """An error that the next poll returns."""
+        """Leave an error for the next poll."""
         self.consumer.events.append(Message(value=reason.encode(), error=create_error(code, reason)))
         self.consumer.data_available.notify()
 
     def lose_partitions(self) -> None:
-        """The partitions are somebody else's by now."""
+        """The partitions are lost: another member may own them."""
         self.generation = -1
         if self.owned:
             self.notify_application("lost", set(self.owned))
             self.wait_for_application()
 
     def has_exceeded_max_poll(self) -> bool:
-        """Whether the application does not poll as it has to."""
+        """Whether the application has exceeded max.poll.interval.ms; then leave the group until it polls."""
         if self.schedule.now - self.consumer.polled_at <= self.max_poll_interval_s:
             return False
         self.report_error(KafkaError._MAX_POLL_EXCEEDED, f"Application maximum poll interval ({int(self.max_poll_interval_s * 1000)}ms) exceeded")
@@ -131,18 +131,18 @@ class Membership:
 
 
 class ClassicMembership(Membership):
-    """JoinGroup, heartbeats, and everything anew with each change."""
+    """The classic protocol: JoinGroup, heartbeats, and a full rebalance with each change."""
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
         self.heartbeat_s = consumer.get_seconds("heartbeat.interval.ms", HEARTBEAT_MS)
         self.metadata_refresh_s = consumer.get_seconds("topic.metadata.refresh.interval.ms", REFRESH_MS)
         self.partition_counts: dict[str, int] = {}
-        """Partitions of each topic, as of the last metadata."""
+        """The number of partitions of each topic in the last metadata."""
         self.refreshed_at = self.schedule.now
 
     def run(self) -> None:
-        """Join, then be heard of, until the group rebalances."""
+        """Join, then send heartbeats until the group rebalances; again and again."""
         while not self.is_over and not self.is_fatal:
             if self._join():
                 self._heartbeat_until_rebalance()
@@ -183,11 +183,11 @@ class ClassicMembership(Membership):
         return member.id != self.member_id or group is None or group.members.get(self.member_id) is not member
 
     def heartbeat_interval_s(self) -> float:
-        """As the options say."""
+        """The option heartbeat.interval.ms."""
         return self.heartbeat_s
 
     def _heartbeat_until_rebalance(self) -> None:
-        """Until there is a reason to join again."""
+        """Send heartbeats until there is a reason to join again."""
         while not self.is_over:
             self.schedule.wait(self.changed, self.heartbeat_s)
             if self.is_over or self.has_exceeded_max_poll():
@@ -214,7 +214,7 @@ class ClassicMembership(Membership):
         group.heartbeat(self.generation, self.member_id, self.instance_id)
 
     def keep_session(self) -> None:
-        """While the application is waited for."""
+        """Send a heartbeat while the application handles an event."""
         try:
             self.consumer.request("Heartbeat", self._heartbeat, self.heartbeat_s)
         except (RequestTimedOut, ConnectionLost, BrokerError):
@@ -234,7 +234,7 @@ class ClassicMembership(Membership):
             self.lose_partitions()
 
     def _revoke_all(self) -> None:
-        """Hand over the partitions, to join again."""
+        """Revoke all partitions before joining again."""
         if self.owned:
             self.notify_application("revoke", set(self.owned))
             self.wait_for_application()
@@ -243,7 +243,7 @@ class ClassicMembership(Membership):
         return {name: len(self.cluster.topics[name].logs) for name in self.topics if name in self.cluster.topics}
 
     def _has_new_partitions(self) -> bool:
-        """Whether the topics have other partitions than when it joined."""
+        """Whether the number of partitions has changed since the member joined."""
         if self.schedule.now - self.refreshed_at < self.metadata_refresh_s or self.cluster.is_down:
             return False
         self.refreshed_at = self.schedule.now

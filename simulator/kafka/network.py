@@ -47,7 +47,7 @@ class Network:
 
     def request(self, cluster: Cluster, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True,
                 on_lost: Callable[[str], object] | None = None) -> Result:
-        """Of the task that runs: ask and wait. Refused is the brokers' answer, NoAnswer and ConnectionLost are none."""
+        """Send a request and wait for the response. Refused is the brokers' answer, NoAnswer and ConnectionLost are none."""
         schedule, backoff_s = self.schedule, BACKOFF_S
         if schedule.is_closing:
             raise GreenletExit

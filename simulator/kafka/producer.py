@@ -20,16 +20,16 @@ Bytes = str | bytes | None
 
 
 class Producer(TransactionState):
-    """As far as reo uses it."""
+    """The part of the interface that reo uses."""
 
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
         self.transaction_timeout_s = self.get_seconds("transaction.timeout.ms", 60_000)
         self.registered_partitions: set[PartitionKey] = set()
         self.is_registered = False
-        """Whether the coordinator knows of the open transaction."""
+        """Whether the coordinator knows the open transaction."""
         self.commit_result: KafkaException | bool | None = None
-        """Of the EndTxn that commits: None while it has no answer, whether somebody waits for it or not."""
+        """The result of the EndTxn that commits; None until the response, whether a call waits for it or not."""
         self.commit_answered = Signal(self.schedule)
 
     # ---- records
@@ -37,7 +37,7 @@ class Producer(TransactionState):
     def produce(self, topic: str, value: Bytes = None, key: Bytes = None, partition: int = -1, callback: Callable[[Any, Any], object] | None = None,
                 on_delivery: Callable[[Any, Any], object] | None = None, timestamp: int = 0,
                 headers: dict[str, Bytes] | Sequence[tuple[str, Bytes]] | None = None) -> None:
-        """Into the queue; BufferError when it is full."""
+        """Put a record into the queue. BufferError when the queue is full."""
         if self.state == "FatalError":
             raise create_exception(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
         if self.transactional_id is not None and self.state != "InTransaction":
@@ -53,7 +53,7 @@ class Producer(TransactionState):
         return int((START_UNIX_S + self.schedule.now + offset_s) * 1000)
 
     def poll(self, timeout: float = -1) -> int:
-        """Call what waits to be called."""
+        """Run pending callbacks. Returns how many there were."""
         count = self.run_callbacks()
         if not count and timeout:
             self.schedule.wait(self.progress, timeout if timeout >= 0 else FOREVER_S)
@@ -61,20 +61,20 @@ class Producer(TransactionState):
         return count
 
     def flush(self, timeout: float = -1) -> int:
-        """How many records or reports are left then."""
+        """Flush. Returns how many records and reports remain."""
         return self.wait_until_sent(timeout)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:  # noqa: ARG002
-        """Forget what was not sent."""
+        """Purge the records that are not sent."""
         if in_queue:
             self.drop_queue()
 
     def may_send(self) -> bool:
-        """Within a transaction only, if it is transactional."""
+        """A transactional producer may send only within a transaction."""
         return self.transactional_id is None or self.state in ("InTransaction", "BeginCommit")
 
     def prepare_partitions(self, partition_keys: list[PartitionKey]) -> bool:
-        """AddPartitionsToTxn, asked until it is answered."""
+        """AddPartitionsToTxn, retried until there is a response."""
         if self.transactional_id is None:
             return True
         new_keys = [key for key in partition_keys if key not in self.registered_partitions]
@@ -108,7 +108,7 @@ class Producer(TransactionState):
     # ---- transactions
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """A new epoch; what was left open under this id is aborted."""
+        """Get a new epoch. The coordinator aborts an open transaction of this transactional id."""
         deadline = self._begin_api_call("init_transactions", timeout, "Init")
         while True:
             try:
@@ -133,7 +133,7 @@ class Producer(TransactionState):
         self.sequences = {}
 
     def begin_transaction(self) -> None:
-        """Nothing is sent before the first record."""
+        """Begin a transaction. No request is sent before the first record."""
         self._begin_api_call("begin_transaction", 0, "Ready")
         self.state, self.registered_partitions, self.is_registered = "InTransaction", set(), False
         self.failures, self.is_epoch_bump_needed, self.api_call = 0, False, ""
@@ -164,7 +164,7 @@ class Producer(TransactionState):
             raise self._create_state_error() from None
 
     def _request_until_done(self, api: str, execute: Callable[[], object], deadline: float, pause_s: float) -> None:
-        """Until it is neither refused for a while nor without an answer."""
+        """Retry a request until it succeeds, fails for good, or times out."""
         while True:
             try:
                 self.request(api, execute, deadline - self.schedule.now)
@@ -178,7 +178,7 @@ class Producer(TransactionState):
                 return
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Wait for the records, then EndTxn; a call whose time is over goes on, and the next one waits for the same answer."""
+        """Wait for the records, then EndTxn. After a timeout the request goes on, and the next call waits for the same response."""
         if self.api_call == "commit_transaction" and isinstance(self.commit_result, KafkaException):
             self._raise_commit_result()
         deadline = self._begin_api_call("commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction")
@@ -208,7 +208,7 @@ class Producer(TransactionState):
             raise result
 
     def _send_commit(self) -> None:
-        """A task of its own: the answer changes the state, and is kept for the call that asks for it."""
+        """A task of its own: stores the response for the call that waits for it."""
         result: KafkaException | bool = True
         try:
             self._end_transaction(True, self.schedule.now + FOREVER_S)
@@ -218,7 +218,7 @@ class Producer(TransactionState):
         self.commit_answered.notify()
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Forget what was not sent, wait for the rest, then EndTxn."""
+        """Purge the records that are not sent, wait for the others, then EndTxn."""
         deadline = self._begin_api_call("abort_transaction", timeout, "InTransaction", "BeginAbort", "AbortingTransaction", "AbortableError")
         if self.state != "AbortingTransaction":
             self.state = "BeginAbort"
@@ -254,7 +254,7 @@ class Producer(TransactionState):
             raise self._create_timeout_error(f"Failed to flush all outstanding messages within the API timeout: {remaining_records} message(s) remaining")
 
     def _end_transaction(self, commit: bool, deadline: float) -> None:
-        """EndTxn; it is asked again as long as the outcome is not known."""
+        """EndTxn, retried until the outcome is known."""
         while True:
             try:
                 self.request("EndTxn", lambda: self.cluster.transactions.end(str(self.transactional_id), *self.identity, commit), deadline - self.schedule.now)
@@ -278,5 +278,5 @@ class Producer(TransactionState):
             self._set_abortable_error(code, f"Failed to end transaction: {KafkaError(code).str()}")
 
 def encode_text(text: Bytes) -> bytes | None:
-    """Text is UTF-8."""
+    """Encode text as UTF-8."""
     return text.encode() if isinstance(text, str) else text

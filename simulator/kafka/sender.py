@@ -1,6 +1,6 @@
-"""A producer's queue and what becomes of its records: batches, sequences, delivery reports. Transactions are in `producer`.
+"""A producer's queue: batches, sequences, delivery reports. Transactions are in `producer`.
 
-A task of its own sends while there is something to send, as librdkafka's broker thread does; reports wait for the application's next poll or flush.
+A task of its own sends the queue, like librdkafka's broker thread. Delivery reports wait for the application's next poll or flush.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOT_SENT = -1001
 
 
 class Queued(NamedTuple):
-    """A record on its way."""
+    """A record in the queue."""
 
     partition_key: PartitionKey
     record: NewRecord
@@ -55,7 +55,7 @@ class Sender(Client):
         """Producer id and epoch."""
         self.sequences: dict[PartitionKey, int] = {}
         self.topic_partitions_cache: dict[str, tuple[int, float]] = {}
-        """Partitions of each topic, and when that was asked."""
+        """The number of partitions of each topic, and the time of that metadata."""
         self.failures = 0
         """Records of the open transaction that were not delivered."""
         self.is_flushing = False
@@ -78,18 +78,18 @@ class Sender(Client):
             self.start(self._send_queue, f"sender of {self.client_id}")
 
     def may_send(self) -> bool:
-        """Whether what is queued may go now."""
+        """Whether queued records may be sent now."""
         return True
 
     def prepare_partitions(self, partition_keys: list[PartitionKey]) -> bool:  # noqa: ARG002
-        """What has to be asked before records go to these partitions; whether they may."""
+        """Called before records are sent to these partitions. Returns whether they may be sent."""
         return True
 
     def on_error(self, code: int, text: str) -> None:
-        """A batch was refused for good."""
+        """Called when a batch failed for good."""
 
     def wait_until_sent(self, timeout_s: float) -> int:
-        """Flush: how many records or reports are left."""
+        """Flush. Returns how many records and reports remain."""
         deadline = self.schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
         self.is_flushing = True
         self.flush_requested.notify()
@@ -101,7 +101,7 @@ class Sender(Client):
         return len(self)
 
     def _send_queue(self) -> None:
-        """The task: while there is something."""
+        """The task: send until the queue is empty."""
         try:
             while self.queue:
                 if not self.is_flushing:
@@ -120,7 +120,7 @@ class Sender(Client):
             self.progress.notify()
 
     def _take_batches(self) -> list[list[Queued]]:
-        """All that is queued, by partition, no batch over its size."""
+        """Take all queued records, as batches by partition, none larger than the limits."""
         batches_by_partition: dict[PartitionKey, list[list[Queued]]] = {}
         sizes: dict[PartitionKey, int] = {}
         self.in_flight += len(self.queue)
@@ -154,7 +154,7 @@ class Sender(Client):
             self.on_error(KafkaError._TIMED_OUT, f"{len(batch)} message(s) timed out on {partition_key[0]} [{partition_key[1]}]")
             self._report(batch, KafkaError._MSG_TIMED_OUT)
         except BrokerError as error:
-            if "transactional.id" in self.options:  # a gap: the next batch is refused for it, and only a new epoch mends that
+            if "transactional.id" in self.options:  # leave a gap: the next batch is refused, until a new epoch
                 self.sequences[partition_key] = self.sequences.get(partition_key, 0) + len(batch)
             self.on_error(error.code, f"ProduceRequest for {partition_key[0]} [{partition_key[1]}] with {len(batch)} message(s) failed: "
                             f"{KafkaError(error.code).str()} (broker 1): current transaction must be aborted")
@@ -189,7 +189,7 @@ class Sender(Client):
                 return answer
 
     def _find_partition_error(self, partition_key: PartitionKey, remaining_s: float) -> int:
-        """Why the partition cannot be written to; 0 when it is there."""
+        """The error code when the partition cannot be written; 0 when it exists."""
         topic, partition = partition_key
         deadline = self.schedule.now + min(remaining_s, self.propagation_s)
         count, asked_at = self.topic_partitions_cache.get(topic, (-1, 0.0))
@@ -205,7 +205,7 @@ class Sender(Client):
             self.schedule.sleep(min(0.25, deadline - self.schedule.now))
 
     def _report(self, batch: list[Queued], code: int, offset: int = NOT_SENT, appended_ms: int = -1) -> None:
-        """Delivery reports, for the application's next poll."""
+        """Queue delivery reports for the application's next poll."""
         self.in_flight -= len(batch)
         self.failures += len(batch) if code else 0
         for number, queued in enumerate(batch):
@@ -223,7 +223,7 @@ class Sender(Client):
         return lambda: report(error, Message(*queued.partition_key, offset, record.key, record.value, headers, error, timestamp))
 
     def drop_queue(self) -> None:
-        """Purge what was not sent yet."""
+        """Purge the records that are not sent yet."""
         batch = list(self.queue)
         self.queue.clear()
         self.in_flight += len(batch)

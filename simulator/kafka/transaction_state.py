@@ -1,4 +1,4 @@
-"""A transactional producer's state in librdkafka's words, and what it says of a call that does not fit (`rdkafka_txnmgr.c`)."""
+"""The state of a transactional producer, with librdkafka's names, and its errors for calls that the state does not allow (`rdkafka_txnmgr.c`)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ State = Literal["Init", "Ready", "InTransaction", "BeginCommit", "CommittingTran
 FENCED_CODES = frozenset({KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 FATAL_CODES = FENCED_CODES | {KafkaError.INVALID_TXN_STATE}
 EPOCH_BUMP_CODES = frozenset({KafkaError.UNKNOWN_PRODUCER_ID, KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""After these a new epoch is asked for with the abort."""
+"""After these errors, the abort requests a new epoch."""
 
 
 def normalize_code(code: int) -> int:
-    """What librdkafka calls it."""
+    """The code that librdkafka reports for a broker's code."""
     return int(KafkaError._FENCED if code in FENCED_CODES else code)
 
 
 class TransactionState(Sender):
-    """The part of a producer that knows whether a transaction is open, has failed, or can never be again."""
+    """The part of a producer that has its transaction state."""
 
     def __init__(self, network: Any, options: Any) -> None:
         super().__init__(network, options)
         self.transactional_id = options.get("transactional.id")
         self.state: State = "Init"
         self.error: tuple[int, str] = (0, "")
-        """Of the transaction, or the fatal one."""
+        """The error of the transaction, or the fatal error."""
         self.api_call = ""
-        """The transactional call that can only be called again."""
+        """The transactional call that timed out: only the same call is allowed now."""
         self.is_epoch_bump_needed = False
-        """Whether the abort has to ask for a new epoch."""
+        """Whether the abort must request a new epoch."""
 
     def on_error(self, code: int, text: str) -> None:
-        """A permanent failure fails the transaction; that of a fenced producer, everything."""
+        """A permanent error fails the transaction; fencing fails the producer."""
         if self.transactional_id is None or self.state == "FatalError":
             return
         if code in FENCED_CODES or (code == KafkaError.INVALID_TXN_STATE and text.startswith("Failed to add")):
@@ -58,11 +58,11 @@ class TransactionState(Sender):
             self.drop_queue()
 
     def _raise_fatal(self) -> None:
-        """Out of the application's next poll or flush."""
+        """Raise the fatal error from the application's next poll or flush."""
         raise create_exception(*self.error, fatal=True)
 
     def _begin_api_call(self, name: str, timeout_s: float, *states: State) -> float:
-        """The deadline of a transactional call; KafkaException when it may not be called now."""
+        """The deadline of a transactional call. KafkaException when the state does not allow the call."""
         if self.transactional_id is None:
             raise create_exception(KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured")
         if self.api_call and self.api_call != name:
@@ -73,7 +73,7 @@ class TransactionState(Sender):
         return self.schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
 
     def _create_state_error(self, text: str = "") -> KafkaException:
-        """As librdkafka says it; the call is over."""
+        """End the call, and create librdkafka's error for the current state."""
         self.api_call = ""
         code, reason = self.error
         if self.state == "FatalError":
