@@ -1,6 +1,6 @@
-"""Scripts of client calls that run on a real cluster and on a simulated one: `ScriptContext` gives them clients and writes down every answer.
+"""Scripts of client calls that run on a real cluster and on a simulated one. `ScriptContext` gives them clients and records every result.
 
-What differs from run to run (names, ids, times) is not written down, or made alike first.
+Values that differ from run to run (names, ids, times) are not recorded, or are replaced first.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 T0 = 1_600_000_000_000
 LONG_S = 60.0
-"""Bound on calls that are answered at once, on a busy machine too."""
+"""The timeout of calls that return at once; long enough for a busy machine."""
 
 
 class ScriptContext:
-    """The clients of one cluster, and what they have answered."""
+    """The clients of one cluster, and the results of their calls."""
 
     def __init__(self, clients: tuple[Any, Any, Any], address: str, name: str, sleep: Callable[[float], object], now_ms: Callable[[], float]) -> None:
         self.consumer_class, self.producer_class, self.admin_class = clients
         self.address = address
         self.name = name
-        """Of a topic, a group, and a transactional id that nobody else has."""
+        """A unique name for a topic, a group, and a transactional id."""
         self.sleep = sleep
         self.now_ms = now_ms
         self.notes: list[tuple[str, Any]] = []
         self.admin = self.admin_class({"bootstrap.servers": address, "log_level": 0})
 
     def note(self, what: str, value: Any) -> None:
-        """An answer."""
+        """Record a result."""
         self.notes.append((what, self.normalize(value)))
 
     def note_call(self, what: str, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """A call: what it returned, or how it failed."""
+        """Make a call, and record its result or its error."""
         try:
             value = call(*arguments, **more)
         except KafkaException as failed:
@@ -47,7 +47,7 @@ class ScriptContext:
         return None
 
     def normalize(self, value: Any) -> Any:
-        """Comparable."""
+        """A value that can be compared between clusters."""
         if isinstance(value, KafkaError):
             return value.name(), f"retriable={value.retriable()} aborts={value.txn_requires_abort()} fatal={value.fatal()}"
         if isinstance(value, TopicPartition):
@@ -59,7 +59,7 @@ class ScriptContext:
         return value.replace(self.name, "<name>") if isinstance(value, str) else value
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = LONG_S) -> Any:
-        """Ask until it holds."""
+        """Poll until the condition is true, and return its value."""
         for _ in range(int(timeout_s / 0.05)):
             seen = condition()
             if seen:
@@ -90,7 +90,7 @@ class ScriptContext:
                               "partition_assignment_strategy": "roundrobin", **options})
 
     def create(self, partitions: int = 1, name: str = "", **config: str) -> str:
-        """A topic, when it can be used."""
+        """Create a topic, and wait until it can be used."""
         name = name or self.name
         self.admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | {key.replace("_", "."): one
                                                                                                  for key, one in config.items()})])[name].result()
@@ -118,13 +118,13 @@ class ScriptContext:
         return [(found[partition].offset, found[partition].leader_epoch) for partition in range(partitions)]
 
     def wait_until_decided(self, partitions: int = 1) -> None:
-        """Wait for the markers of what has ended."""
+        """Wait until no transaction is open: all markers are written."""
         from confluent_kafka import IsolationLevel
         self.until(lambda: self.offsets(OffsetSpec.latest(), partitions, IsolationLevel.READ_COMMITTED) == self.offsets(OffsetSpec.latest(), partitions),
                    "no transaction is open")
 
     def read(self, begins: Iterable[int], **options: Any) -> dict[int, list[Any]]:
-        """Everything from there on, by partition, up to the first end or error of each; and then the positions."""
+        """All records from these offsets on, by partition, up to the first EOF or error of each; then the positions."""
         reader = self.reader(**options)
         places = [TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)]
         reader.assign(places)
@@ -146,7 +146,7 @@ class ScriptContext:
         return found
 
     def write(self, producer: Any, values: Iterable[str], partition: int = 0, reports: list[Any] | None = None, **more: Any) -> None:
-        """Records with timestamps of their own."""
+        """Produce records with fixed timestamps."""
         def reported(error: Any, message: Any) -> None:
             if reports is not None:
                 reports.append((self.normalize(error), message.offset()))
@@ -156,5 +156,5 @@ class ScriptContext:
 
 
 def convert_options(options: dict[str, Any]) -> dict[str, Any]:
-    """As librdkafka writes them."""
+    """Option names as librdkafka writes them."""
     return {name if name == "log_level" else name.replace("_", "."): value for name, value in options.items()}

@@ -13,7 +13,7 @@ from tests.kafka_scripts import LONG_S, ScriptContext
 
 
 class GroupMember:
-    """A consumer that takes part, and the callbacks it had."""
+    """A consumer in a group, and the rebalance callbacks that it got."""
 
     def __init__(self, context: ScriptContext, is_incremental: bool = False, **options: Any) -> None:
         self.context = context
@@ -33,11 +33,11 @@ class GroupMember:
         (consumer.incremental_assign if self.is_incremental else consumer.assign)(places)
 
     def on_revoke(self, consumer: Any, partitions: list[TopicPartition]) -> None:
-        """Let go of them."""
+        """Stop reading them."""
         self._on_partitions_removed("revoke", consumer, partitions)
 
     def on_lost(self, consumer: Any, partitions: list[TopicPartition]) -> None:
-        """They are gone."""
+        """They are lost: stop reading them."""
         self._on_partitions_removed("lost", consumer, partitions)
 
     def _on_partitions_removed(self, event: str, consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -62,7 +62,7 @@ class GroupMember:
 
 
 def poll_until(context: ScriptContext, members: list[GroupMember], condition: Callable[[], bool], what: str) -> None:
-    """Poll all of them until it holds."""
+    """Poll all members until the condition is true."""
     def is_settled() -> bool:
         for member in members:
             member.poll()
@@ -80,7 +80,7 @@ def create_filled_topic(context: ScriptContext) -> None:
 
 
 def describe_group(context: ScriptContext) -> Any:
-    """The group from outside."""
+    """The state and the members of the group, from DescribeConsumerGroups."""
     found = context.admin.describe_consumer_groups([context.name])[context.name].result()
     return [found.state.name, sorted((sorted(place.partition for place in member.assignment.topic_partitions), member.group_instance_id)
                                      for member in found.members)]
@@ -128,7 +128,7 @@ def consumer_protocol(context: ScriptContext) -> None:
 
 
 def static_member(context: ScriptContext) -> None:
-    """One that comes back has what it had, in the same generation; its predecessor is fenced."""
+    """A static member that comes back keeps its partitions, in the same generation; its previous instance is fenced."""
     create_filled_topic(context)
     options = {"group_instance_id": "i"}
     old = GroupMember(context, **options)

@@ -1,4 +1,4 @@
-"""A simulated cluster with one topic, and processes that use it: for tests of the simulated Kafka by itself."""
+"""A simulated cluster with one topic, and processes that use it, for tests of the simulated Kafka alone."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Simulation(Network):
         self.story: list[tuple[float, str, Any]] = []
 
     def choose_outcome(self, cluster: Cluster, api: str, process: Process | None) -> RequestOutcome:
-        """As planned."""
+        """The next planned outcome."""
         planned = self.outcomes.get(api)
         return planned.pop(0) if planned else "ok"
 
     def start(self, name: str, work: Callable[[ScriptContext], object]) -> Process:
-        """A process with clients of its own."""
+        """Start a process with clients of its own."""
         def ended(raised: BaseException | None) -> None:
             if raised is not None:
                 self.raised.append(raised)
@@ -41,16 +41,16 @@ class Simulation(Network):
         return process
 
     def run(self, seconds: float = 300.0) -> None:
-        """Go on; what a process met is raised."""
+        """Run the schedule. Raises the exception of a process, if any."""
         self.schedule.run(self.schedule.now + seconds)
         for raised in self.raised:
             raise raised
 
     def note(self, who: str, what: Any) -> None:
-        """A line of the story."""
+        """Add a line to the story."""
         self.story.append((self.schedule.now, who, what))
 
     def values(self, committed: bool = True, partition: int = 0) -> list[bytes | None]:
-        """What a reader sees from the beginning."""
+        """The values that a consumer reads from the beginning."""
         log = self.cluster.log(TOPIC, partition)
         return [record.value for record in log.read(log.begin, 10_000, committed)[0]]

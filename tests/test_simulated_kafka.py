@@ -1,4 +1,4 @@
-"""The simulated Kafka against real brokers: the same calls have the same answers, codes and flags."""
+"""Compares the simulated Kafka with real brokers: the same calls have the same results, codes and flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.test_older_kafka import JARS
 Script = Callable[[ScriptContext], None]
 SCRIPTS: tuple[Script, ...] = (*kafka_scripts_transactions.SCRIPTS, *kafka_scripts_reading.SCRIPTS, *kafka_scripts_groups.SCRIPTS)
 LONGEST_SCRIPTS = (kafka_scripts_groups.consumer_protocol, kafka_scripts_transactions.time_out)
-"""The longest, begun first: heartbeats every 5 s, and time-outs looked for every 10 s, are the brokers' own."""
+"""The longest scripts, started first: the brokers want heartbeats every 5 s, and check for timeouts every 10 s."""
 PARALLEL_SCRIPTS = 6
 SCRIPTS_FOR_3_9 = tuple(script for script in SCRIPTS if script is not kafka_scripts_groups.consumer_protocol)
 """Kafka 3.9 does not have group.protocol=consumer."""
@@ -31,7 +31,7 @@ Notes = list[tuple[str, Any]]
 
 
 def run_on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
-    """What a script notes on a simulated cluster."""
+    """The results of a script on a simulated cluster."""
     schedule = Schedule(seed)
     network = Network(schedule)
     network.clusters["simulated:9092"] = Cluster(schedule, "simulated", is_older=is_older)
@@ -54,7 +54,7 @@ def run_on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes
 
 
 def run_on_real(script: Script, address: str) -> Notes:
-    """What a script notes on a real cluster."""
+    """The results of a script on a real cluster."""
     context = ScriptContext((Consumer, Producer, AdminClient), address, unique(script.__name__), time.sleep, lambda: time.time() * 1000)
     script(context)
     return context.notes
@@ -64,7 +64,7 @@ Answers = dict[str, Future[Notes]]
 
 
 def run_on_broker(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
-    """The answers of a real broker to each script; some run side by side, since what they do is mostly to wait. The first one has the coordinators made."""
+    """The results of each script on a real broker. Scripts run in parallel, because they mostly wait. The first runs alone: it creates the internal topics."""
     first, *others = scripts
     with ThreadPoolExecutor(PARALLEL_SCRIPTS) as pool:
         answers = {first.__name__: pool.submit(run_on_real, first, address)}

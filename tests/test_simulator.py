@@ -22,7 +22,7 @@ FIXED_SEEDS = {
     1533: "the source lost the marker of a transaction with records that were copied: what was read behind its last stable offset had no answer for ever",
     2647: "the newest records of the intermediate topic were lost while the source was quiet, and never written again",
 }
-"""Seeds that have found a defect of the service."""
+"""Seeds that have found a defect of the service, which is fixed."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
-"""confluent-kafka's AdminClient: each question is on its way at once, and its future waits for the answer where it is asked for it.
+"""confluent-kafka's AdminClient: each request is sent at once, and its future waits for the response when the result is read.
 
-Nothing is asked again by itself: a connection that breaks is an error, and ListOffsets that times out an answer without an offset (confluent-kafka 2.16).
+No request is retried: a broken connection is an error, and a ListOffsets that times out returns a result without an offset (confluent-kafka 2.16).
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ CLUSTER_OPERATIONS = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESC
               AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE)
 TIMEOUT_S = 60.0
 LEADER_EPOCH_REFRESH_S = 30.0
-"""Of its own a client renewed its leader epochs after about so long (seen: tests/test_candidate_answers.py, a change of leaders)."""
+"""A client refreshed its leader epochs by itself after about this time (measured: tests/test_candidate_answers.py, a change of leaders)."""
 PartitionKey = tuple[str, int]
 
 
 class AdminClient(Client):
-    """As far as reo uses it."""
+    """The part of the interface that reo uses."""
 
     def __init__(self, network: Network, options: Mapping[str, Any]) -> None:
         super().__init__(network, options)
         self.leader_epochs: dict[PartitionKey, int] = {}
-        """As the client has learned them: it does not ask again when it is told that they are old."""
+        """The leader epochs that the client knows. It does not refresh them when a broker says that they are old."""
         self.epochs_refreshed_at = self.schedule.now
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
@@ -82,11 +82,11 @@ class AdminClient(Client):
             raise BrokerError(KafkaError.FENCED_LEADER_EPOCH)
 
     def poll(self, timeout: float = -1) -> int:  # noqa: ARG002  (no caller waits here)
-        """Call what waits to be called."""
+        """Run pending callbacks."""
         return self.run_callbacks()
 
     def _request(self, api: str, execute: Callable[[], Any], options: Mapping[str, Any], timeout_answer: Any = None) -> Future:
-        """One request; `timeout_answer` is the answer of one that times out, if it is not an error."""
+        """One request. When it times out, the result is `timeout_answer`; without one, it is an error."""
         timeout_s = float(options.get("request_timeout", TIMEOUT_S))
         future = Future(self.schedule)
 
@@ -105,7 +105,7 @@ class AdminClient(Client):
         return future
 
     def _request_for_each(self, api: str, calls: Mapping[Any, Callable[[], Any]], options: Mapping[str, Any], timeout_answer: Any = None) -> dict[Any, Future]:
-        """One request, with an answer for each key."""
+        """One request, with a result for each key."""
         futures = {key: Future(self.schedule) for key in calls}
 
         def execute() -> dict[Any, Any]:
@@ -202,7 +202,7 @@ class AdminClient(Client):
     # ---- records
 
     def delete_records(self, topic_partition_offsets: Sequence[TopicPartition], **options: Any) -> dict[TopicPartition, Future]:
-        """What is below these offsets."""
+        """Delete the records below these offsets."""
         def any_known() -> bool:
             return any(self.cluster.find_log(partition.topic, partition.partition) for partition in topic_partition_offsets)
 
@@ -212,7 +212,7 @@ class AdminClient(Client):
         return self._request_for_each("DeleteRecords", {partition: partial(delete, partition) for partition in topic_partition_offsets}, options)
 
     def _check_leader(self, topic: str, partition: int, any_known: Callable[[], bool]) -> None:
-        """The client looks for the partitions' leaders first."""
+        """The client looks up the leaders of the partitions first."""
         if self.cluster.find_log(topic, partition) is None:
             if not any_known():
                 raise BrokerError(KafkaError._NOENT)
@@ -220,7 +220,7 @@ class AdminClient(Client):
 
     def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
                      **options: Any) -> dict[TopicPartition, Future]:
-        """Of each partition, by its own question."""
+        """The offset of each partition that its OffsetSpec asks for."""
         committed = isolation_level == IsolationLevel.READ_COMMITTED
         if not topic_partition_offsets:
             return {}
@@ -241,7 +241,7 @@ class AdminClient(Client):
     # ---- groups
 
     def describe_consumer_groups(self, group_ids: Sequence[str], **options: Any) -> dict[str, Future]:
-        """Their states and members; a group that is not there is dead."""
+        """States and members. A group that does not exist is DEAD."""
         operations: Any = [*GROUP_OPERATIONS] if options.get("include_authorized_operations") else None
 
         def describe(name: str) -> ConsumerGroupDescription:

@@ -11,7 +11,7 @@ FOREVER_S = 1e9
 
 
 class Future:
-    """An answer that comes."""
+    """The result of a request."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -22,11 +22,11 @@ class Future:
         self._callbacks: list[Callable[[], object]] = []
 
     def done(self) -> bool:
-        """Whether it is there."""
+        """Whether there is a result or an error."""
         return self._is_done
 
     def result(self, timeout: float | None = None) -> Any:
-        """Waits for it; raises what went wrong, TimeoutError when it does not come in time."""
+        """Wait for the result. Raises the error of the request; TimeoutError after the timeout."""
         deadline = self.schedule.now + (FOREVER_S if timeout is None else timeout)
         while not self._is_done:
             if self.schedule.now >= deadline:
@@ -37,7 +37,7 @@ class Future:
         return self._value
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What went wrong, if anything did."""
+        """The error of the request, or None."""
         try:
             self.result(timeout)
         except Exception as error:
@@ -45,28 +45,28 @@ class Future:
         return None
 
     def on_completed(self, call: Callable[[], object]) -> None:
-        """Called when it is there."""
+        """Call a function when there is a result or an error."""
         if self._is_done:
             call()
         else:
             self._callbacks.append(call)
 
     def add_done_callback(self, call: Callable[[Future], object]) -> None:
-        """The same, with the future."""
+        """Like `on_completed`, with the future as the argument."""
         self.on_completed(lambda: call(self))
 
     def set(self, value: Any) -> None:
-        """It is there."""
+        """Set the result."""
         self._value = value
         self._complete()
 
     def fail(self, error: Exception) -> None:
-        """It will not come."""
+        """Set the error."""
         self._error = error
         self._complete()
 
     def set_from_answer(self, request_future: Future, key: Any) -> None:
-        """One part of a request's answer."""
+        """Set the result from one key of a request's response."""
         if request_future._error is not None:
             self.fail(request_future._error)
         elif isinstance(request_future._value[key], Exception):

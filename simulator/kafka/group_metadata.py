@@ -1,4 +1,4 @@
-"""A member's group metadata in librdkafka's serialised form (rd_kafka_consumer_group_metadata_write), which applications hand from consumer to producer."""
+"""Consumer group metadata as librdkafka serializes it (rd_kafka_consumer_group_metadata_write); applications pass it from the consumer to the producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets: one question about one partition, as brokers answer it."""
+"""ListOffsets for one partition, as brokers answer it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Network:
 
     def request(self, cluster: Cluster, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True,
                 on_lost: Callable[[str], object] | None = None) -> Result:
-        """Send a request and wait for the response. Refused is the brokers' answer, NoAnswer and ConnectionLost are none."""
+        """Send a request and wait for the response. BrokerError is a response; RequestTimedOut and ConnectionLost mean that there is none."""
         schedule, backoff_s = self.schedule, BACKOFF_S
         if schedule.is_closing:
             raise GreenletExit
