@@ -36,7 +36,7 @@ def _make_source_unavailable(injector: FaultInjector, generator: random.Random, 
 def _pause_candidate_feed(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     candidate, seconds = generator.choice(injector.system.source_clusters.candidates), generator.uniform(1, 60)
     candidate.is_paused = True
-    injector.schedule_end(seconds, lambda: setattr(candidate, "is_held", False))
+    injector.schedule_end(seconds, lambda: setattr(candidate, "is_paused", False))
     return f"{candidate.cluster.name} for {seconds:.1f} s"
 
 
