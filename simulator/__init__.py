@@ -1,20 +1,25 @@
-"""Runs the service's own processes in one thread, on a virtual clock, against a simulated Kafka; every decision comes from one seed.
+"""Runs the service's own processes in one thread, on a virtual clock, against a simulated Kafka. One seed decides everything that happens.
 
 In the order in which a schedule is made and judged:
 
-    plan.py      the sizes, the settings and the faults of a schedule, from its seed
-    run.py       one schedule, to its verdict; reducing one that fails
-    schedule.py  who runs when: processes as greenlets, the virtual clock; machine.py: what the service asks of its machine
-    system.py    two clusters, the service's processes and their restarts, the writers at the source; candidates.py: several identical sources
-    query.py     stage one's Spark query: batches, tasks, producer batches, and what goes wrong with them
-    kafka/       the clusters, and confluent-kafka's clients (compared with real brokers: tests/test_simulated_kafka.py)
-    faults.py    what a fault does; harms.py: to clusters and topics, and which end of the service that allows or demands
-    operator.py  deletes what the group has committed, and recovers it
-    filtered.py  what filters let pass
-    judge.py     what has to be true of the copy after every step; reports.py: and of what the service says of itself; logs.py: reading what no process can
-    planted.py   known wrongs, to see that they are found
+    plan.py            the sizes, the settings and the faults of a schedule, from its seed
+    run.py             runs one schedule and judges it; reduces a schedule that fails
+    schedule.py        decides which process runs when: processes as greenlets, the virtual clock
+    machine.py         the clock, sleep, threads and random numbers that the service asks for
+    system.py          two clusters, the service's processes and their restarts, the writers at the source
+    candidates.py      several identical source clusters
+    query.py           stage one's Spark query: micro-batches, tasks, producer batches, and their faults
+    kafka/             the clusters and confluent-kafka's clients (compared with real brokers: tests/test_simulated_kafka.py)
+    faults.py          injects faults into processes, requests and producer batches
+    cluster_faults.py  injects faults into clusters and topics, and says which exit codes of the service each fault allows or requires
+    operator.py        deletes the committed offsets of the group, and recovers them
+    record_filter.py   which records a filtered copy has
+    judge.py           what must be true of the copy after every step
+    metrics_judge.py   what must be true of the metrics of the service
+    logs.py            reads the logs of the clusters directly, without a request
+    planted.py         known defects, put into the service to show that the simulator finds them
 
-Not simulated, so nothing is found there: commands other than `reo recover`, mappings and several topics, PostgreSQL,
-`source.start` with offsets or a time, the supervisor itself (its restarts are), security and quotas. A destination that loses its
-newest records together with another fault may go on: other records can come to their offsets before anybody looks.
+These are not simulated, so the simulator finds no defect in them: commands other than `reo recover`, mappings, several topics, PostgreSQL, `source.start`
+with offsets or a time, the supervisor itself (its restarts are simulated), security, quotas. When the destination loses its newest records together with
+another fault, the service may go on: other records can take their offsets before the service checks.
 """

@@ -1,6 +1,6 @@
-"""`make simulate` (SEED=, RUNS=, SHRINK=1): schedules from a seed on, each of which its own seed repeats; exit code 1 when one came out wrong.
+"""`make simulate` (SEED=, RUNS=, SHRINK=1): runs one schedule for each seed. The exit code is 1 when a schedule violates what must be true.
 
-With `--planted` a known wrong is put into the service first: then a violation is what is looked for.
+A seed always gives the same schedule. With `--planted`, a known defect is put into the service first; then the simulator has to find a violation.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 
 from simulator import planted
 
-CHUNK = 50
+CHUNK_SEEDS = 50
 
 
 @dataclass(slots=True)
-class Part:
-    """What came of some seeds."""
+class CampaignResult:
+    """The results of some seeds, added up."""
 
     runs: int = 0
     compared: int = 0
@@ -32,10 +32,10 @@ class Part:
     faults: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     violations: list[tuple[int, str, list[str]]] = field(default_factory=list)
-    """Seed, what is wrong, the story."""
+    """The seed, the violation, and the story."""
 
-    def add(self, other: Part) -> None:
-        """Another part."""
+    def add(self, other: CampaignResult) -> None:
+        """Add the results of other seeds."""
         self.runs += other.runs
         self.compared += other.compared
         self.steps += other.steps
@@ -45,22 +45,22 @@ class Part:
         self.violations += other.violations
 
 
-def seeds(begin: int, end: int) -> Part:
-    """Run these seeds, one after the other."""
+def run_seeds(first_seed: int, end: int) -> CampaignResult:
+    """Run the schedules of these seeds, one after the other."""
     from simulator import plan, run
 
-    part = Part()
-    for seed in range(begin, end):
-        result = run.perform(plan.drawn(seed))
-        part.runs += 1
-        part.compared += result.compared
-        part.steps += result.steps
-        part.virtual_s += result.virtual_s
-        part.faults += result.faults
-        part.ends[result.end.split(":")[0]] += 1
+    campaign_result = CampaignResult()
+    for seed in range(first_seed, end):
+        result = run.run_plan(plan.draw_plan(seed))
+        campaign_result.runs += 1
+        campaign_result.compared += result.compared
+        campaign_result.steps += result.steps
+        campaign_result.virtual_s += result.virtual_s
+        campaign_result.faults += result.faults
+        campaign_result.ends[result.end.split(":")[0]] += 1
         if result.violation:
-            part.violations.append((seed, result.violation, result.story))
-    return part
+            campaign_result.violations.append((seed, result.violation, result.story))
+    return campaign_result
 
 
 def _begin_worker(name: str) -> None:
@@ -69,30 +69,30 @@ def _begin_worker(name: str) -> None:
         planted.plant(name)
 
 
-def told(seed: int, violation: str, story: list[str], plan: object) -> str:
-    """A violation as a story."""
+def format_violation(seed: int, violation: str, story: list[str], plan: object) -> str:
+    """The text of a violation, with its story."""
     return "\n".join([f"seed {seed}: {violation}", f"  {plan}", *(f"  {line}" for line in story)])
 
 
-def shrunk(seed: int) -> str:
-    """The story of the smallest plan that still comes out wrong."""
+def shrink_seed(seed: int) -> str:
+    """The text of the smallest plan that still has a violation."""
     from simulator import plan, run
 
-    result = run.perform(plan.drawn(seed))
+    result = run.run_plan(plan.draw_plan(seed))
     if result.violation:
         result = run.shrink(result)
-    return told(seed, result.violation or "nothing is wrong", result.story, result.plan)
+    return format_violation(seed, result.violation or "no violation", result.story, result.plan)
 
 
-def campaign(begin: int, runs: int, processes: int, name: str, first_only: bool, seconds: float = 0) -> Part:
-    """All seeds, some processes at a time; with `first_only` the end is the first violation."""
-    total, started = Part(), time.monotonic()
-    chunks = iter(range(begin, begin + runs, CHUNK))
+def run_campaign(first_seed: int, runs: int, processes: int, name: str, first_only: bool, seconds: float = 0) -> CampaignResult:
+    """Run all seeds in several processes. With `first_only`, end at the first violation."""
+    total, started = CampaignResult(), time.monotonic()
+    chunks = iter(range(first_seed, first_seed + runs, CHUNK_SEEDS))
     with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(name,)) as pool:
-        waiting: set[Future[Part]] = set()
+        waiting: set[Future[CampaignResult]] = set()
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
-                waiting.add(pool.submit(seeds, chunk, min(chunk + CHUNK, begin + runs)))
+                waiting.add(pool.submit(run_seeds, chunk, min(chunk + CHUNK_SEEDS, first_seed + runs)))
             if not waiting:
                 return total
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -104,38 +104,39 @@ def campaign(begin: int, runs: int, processes: int, name: str, first_only: bool,
 
 
 def main() -> int:
-    """Run what is asked for."""
-    arguments = argparse.ArgumentParser(prog="make simulate")
-    arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--runs", type=int, default=2000)
-    arguments.add_argument("--seconds", type=float, default=0, help="begin nothing new after so long")
-    arguments.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    arguments.add_argument("--shrink", action="store_true", help="reduce what comes out wrong to the shortest schedule that still does")
-    arguments.add_argument("--planted", default="", help="put this known wrong into the service, or `all`, one after the other")
-    arguments.add_argument("--out", type=Path, help="a file that gets a JSON line")
-    given = arguments.parse_args()
-    if given.planted:
-        return planted.hunt(given.planted, given.runs, given.processes, campaign, given.out)
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make simulate")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=0, help="start no new schedules after this time")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shrink", action="store_true", help="reduce each schedule with a violation to the smallest one that still has it")
+    parser.add_argument("--planted", default="", help="put this known defect into the service, or `all` of them, one after the other")
+    parser.add_argument("--out", type=Path, help="append the results to this file, as a line of JSON")
+    arguments = parser.parse_args()
+    if arguments.planted:
+        return planted.search_planted(arguments.planted, arguments.runs, arguments.processes, run_campaign, arguments.out)
     started = time.monotonic()
-    total = campaign(given.seed, given.runs, given.processes, "", first_only=False, seconds=given.seconds)
+    total = run_campaign(arguments.seed, arguments.runs, arguments.processes, "", first_only=False, seconds=arguments.seconds)
     seconds = time.monotonic() - started
     _begin_worker("")
     for seed, violation, story in total.violations[:10]:
-        print(shrunk(seed) if given.shrink else told(seed, violation, story, ""))
+        print(shrink_seed(seed) if arguments.shrink else format_violation(seed, violation, story, ""))
     print(f"{total.runs:,} schedules, {total.faults.total():,} faults of {len(total.faults)} kinds, {total.compared:,} records compared, "
           f"{total.steps:,} steps, {total.virtual_s / 3600:.0f} h of virtual time in {seconds:.0f} s ({60 * total.runs / seconds:.0f} schedules a minute); "
-          f"wrong: {len(total.violations)}")
+          f"violations: {len(total.violations)}")
     for kind, number in total.faults.most_common():
         print(f"  {number:>8,}  {kind}")
     for end, number in total.ends.most_common():
         print(f"  {number:>8,}  ended: {end}")
-    if given.out:
-        with given.out.open("a") as out:
-            out.write(json.dumps({name: getattr(total, name) for name in Part.__dataclass_fields__} | {"seconds": seconds, "seed": given.seed}) + "\n")
+    if arguments.out:
+        with arguments.out.open("a") as out:
+            fields = {name: getattr(total, name) for name in CampaignResult.__dataclass_fields__}
+            out.write(json.dumps(fields | {"seconds": seconds, "seed": arguments.seed}) + "\n")
     return 1 if total.violations else 0
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of strings is a decision too
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of strings depends on the hash seed
         os.execve(sys.executable, [sys.executable, "-m", "simulator", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606
     sys.exit(main())

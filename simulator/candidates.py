@@ -1,7 +1,7 @@
-"""Identical sources: each candidate gets the same records in the same order, by a feed of its own, sooner or later.
+"""Source candidates: several clusters that get the same records in the same order, each with a delay of its own.
 
-What all of them are given is what the judge compares the copy with: a cluster that nobody reaches (`System.source`) has it at once. A candidate
-that is away, or is not fed for a while, gets what it missed afterwards, in order. One whose topic was recreated with other records is fed no more.
+The judge compares the copy with a reference cluster that no client can reach (`System.source`) and that gets every write at once. A candidate that is
+down or paused gets the missed writes later, in order. A candidate whose topic was recreated with other records gets no more writes.
 """
 
 from __future__ import annotations
@@ -17,75 +17,75 @@ from simulator.schedule import Process
 if TYPE_CHECKING:
     from simulator.system import System
 
-LATENESS_S = (0.0, 0.2)
-"""A candidate gets something so long after it was given to all, if nothing holds it back."""
+FEED_DELAY_S = (0.0, 0.2)
+"""The delay of a write at a candidate that is neither down nor paused."""
 PAUSE_S = 0.05
 
 
-class Fed:
-    """One cluster that gets what is given to all of them."""
+class SourceCluster:
+    """One of the clusters that get the same writes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.transaction: Transaction | None = None
-        """The writer has one open at a time."""
-        self.received = 0
-        self.is_held = False
-        """Nothing comes for a while."""
-        self.is_other = False
-        """It has other records now."""
+        """The open transaction; the writer has one at a time."""
+        self.received_writes = 0
+        self.is_paused = False
+        """Whether it gets no writes for a while."""
+        self.is_recreated = False
+        """Whether its topic was recreated with other records."""
 
     def append(self, topic: str, partition: int, records: list[Any]) -> None:
-        """Single records."""
+        """Write records without a transaction."""
         self.cluster.append(topic, partition, records)
 
-    def begin(self, topic: str, partition: int, records: list[Any]) -> None:
-        """A transaction, with its records."""
+    def begin_transaction(self, topic: str, partition: int, records: list[Any]) -> None:
+        """Begin a transaction and write its records."""
         self.transaction = self.cluster.open_transaction()
         self.transaction.append(topic, partition, records)
 
-    def end(self, is_commit: bool) -> None:
-        """Its marker."""
+    def end_transaction(self, is_commit: bool) -> None:
+        """Commit or abort the open transaction."""
         assert self.transaction is not None
         (self.transaction.commit if is_commit else self.transaction.abort)()
 
 
-class Source:
-    """Whatever the writers write: to the one source, or to all candidates."""
+class SourceClusters:
+    """Sends every write to the source, or to all candidates."""
 
     def __init__(self, system: System, clusters: list[Cluster]) -> None:
         self.system = system
-        self.first = Fed(system.source)
-        self.candidates = [Fed(cluster) for cluster in clusters]
-        self.given: list[Callable[[Fed], None]] = []
+        self.reference = SourceCluster(system.source)
+        self.candidates = [SourceCluster(cluster) for cluster in clusters]
+        self.writes: list[Callable[[SourceCluster], None]] = []
         for candidate in self.candidates:
             system.schedule.start(Process(f"feed of {candidate.cluster.name}"), partial(self._feed, candidate))
 
-    def write(self, act: Callable[[Fed], None]) -> None:
-        """Once to each."""
-        act(self.first)
+    def write(self, operation: Callable[[SourceCluster], None]) -> None:
+        """Send one write to every cluster."""
+        operation(self.reference)
         if self.candidates:
-            self.given.append(act)
+            self.writes.append(operation)
 
     @property
-    def is_given(self) -> bool:
-        """Whether every candidate has everything."""
-        return all(candidate.is_other or candidate.received == len(self.given) for candidate in self.candidates)
+    def is_every_candidate_caught_up(self) -> bool:
+        """Whether every candidate has every write."""
+        return all(candidate.is_recreated or candidate.received_writes == len(self.writes) for candidate in self.candidates)
 
-    def _feed(self, candidate: Fed) -> None:
+    def _feed(self, candidate: SourceCluster) -> None:
         schedule = self.system.schedule
-        while not candidate.is_other and not (self.system.is_written and candidate.received == len(self.given)):
-            if candidate.is_held or candidate.cluster.is_away or candidate.received == len(self.given):
+        while not candidate.is_recreated and not (self.system.is_written and candidate.received_writes == len(self.writes)):
+            if candidate.is_paused or candidate.cluster.is_down or candidate.received_writes == len(self.writes):
                 schedule.sleep(PAUSE_S)
                 continue
-            self.given[candidate.received](candidate)
-            candidate.received += 1
-            schedule.sleep(schedule.random.uniform(*LATENESS_S))
+            self.writes[candidate.received_writes](candidate)
+            candidate.received_writes += 1
+            schedule.sleep(schedule.random.uniform(*FEED_DELAY_S))
 
-    def recreate(self, candidate: Fed, topic: str) -> int:
-        """Its topic is another one now, with as many records of its own; how many."""
+    def recreate(self, candidate: SourceCluster, topic: str) -> int:
+        """Recreate the topic of a candidate with at least as many other records. Returns how many it had."""
         ends = [log.end for log in candidate.cluster.topics[topic].logs]
-        candidate.is_other = True
+        candidate.is_recreated = True
         candidate.cluster.delete_topic(topic)
         candidate.cluster.create_topic(topic, len(ends))
         for partition, end in enumerate(ends):

@@ -1,8 +1,8 @@
-"""What has to be true after every step, and at the end. The judge reads the clusters' logs; it asks nothing of the service.
+"""What must be true of the copy after every step and at the end. The judge reads the logs of the clusters; it asks the service nothing.
 
-Of each partition, what a `read_committed` reader of the destination sees is a prefix of the source's visible records: in their
-order, each once, with key, value, headers and timestamp; nothing of aborted transactions, nothing else. Records that the source
-has deleted or compacted meanwhile may be missing. Or the service has ended, with the named error that a fault calls for.
+For each partition, the records that a `read_committed` consumer of the destination sees are a prefix of the source's visible records: in the same order,
+each once, with the same key, value, headers and timestamp; no record of an aborted transaction, and no other record. Records that the source has deleted
+or compacted meanwhile may be missing. Otherwise the service has ended, with an error that the injected fault allows.
 """
 
 from __future__ import annotations
@@ -21,177 +21,179 @@ Content = tuple[Any, ...]
 
 
 @dataclass(slots=True)
-class Expected:
+class ExpectedRecord:
     """One visible record of the source."""
 
     offset: int
     content: Content
-    seen_at: float = 0.0
-    """Virtual time, when it could first be read."""
+    visible_at: float = 0.0
+    """The virtual time at which it became visible."""
     is_optional: bool = False
-    """Whether the source has deleted it before it was seen at the destination."""
+    """Whether the source deleted it before the destination had its copy."""
 
 
 @dataclass(slots=True)
-class Copy:
-    """One partition: what was visible at the source, and how much of it at the destination."""
+class PartitionCopy:
+    """One partition: the records that were visible at the source, and how many of them the destination has."""
 
-    expected: list[Expected] = field(default_factory=list)
-    read_to: int = 0
-    """The source offset up to which `expected` is complete."""
-    next: int = 0
-    """The next one to come, in `expected`."""
-    seen_to: int = 0
-    """The destination offset up to which it was looked at."""
+    expected: list[ExpectedRecord] = field(default_factory=list)
+    source_read_to: int = 0
+    """`expected` is complete up to this source offset."""
+    next_index: int = 0
+    """The index in `expected` of the next record to be copied."""
+    destination_read_to: int = 0
+    """The destination is compared up to this offset."""
     compared: int = 0
-    begin: int = 0
-    """The source offset at which the copy begins."""
-    is_begun: bool = True
-    """Whether that is known; with `source.start=latest` the first frontier says it."""
+    first_offset: int = 0
+    """The copy begins at this source offset."""
+    is_first_offset_known: bool = True
+    """With `source.start=latest`, `first_offset` is known when the first frontier is committed."""
 
 
-class Violated(Exception):
-    """The promise is broken."""
+class Violation(Exception):
+    """The copy is not what it must be."""
 
 
 class Judge:
-    """Looks at both clusters whenever one of their logs has changed."""
+    """Compares both clusters whenever one of their logs has changed."""
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.copies: dict[int, Copy] = {}
-        self.changes = -1
+        self.copies: dict[int, PartitionCopy] = {}
+        self.change_count = -1
         self.is_source_history_lost = False
-        """The source lost records that were copied: what follows is another history, and the service has to stop."""
+        """The source lost copied records: its later records cannot be compared, and the service must stop."""
         self.is_destination_history_lost = False
         self.violation = ""
 
     @property
     def compared(self) -> int:
-        """Records."""
+        """How many records were compared."""
         return sum(copy.compared for copy in self.copies.values())
 
     @property
     def is_history_lost(self) -> bool:
-        """Of one side: there is nothing any more that the copy could be compared with."""
+        """Whether one side lost records, so that the copy cannot be compared any more."""
         return self.is_source_history_lost or self.is_destination_history_lost
 
-    def is_violated(self) -> bool:
-        """Asked after each step."""
-        if self.changes != Log.changes and not self.violation:
-            self.changes = Log.changes
+    def has_violation(self) -> bool:
+        """Called after each step."""
+        if self.change_count != Log.change_count and not self.violation:
+            self.change_count = Log.change_count
             try:
-                self._look()
-            except Violated as what:
-                self.violation = str(what)
+                self._check_partitions()
+            except Violation as violation:
+                self.violation = str(violation)
         return bool(self.violation)
 
-    def _look(self) -> None:
-        for partition in range(logs.partitions(self.system.source, self.system.topic)):
-            copy = self._copy(partition)
-            if not copy.is_begun:
-                self._begin(partition, copy)
-            self._extend(Place(self.system.topic, partition), copy)
+    def _check_partitions(self) -> None:
+        for partition in range(logs.count_partitions(self.system.source, self.system.topic)):
+            copy = self._find_copy(partition)
+            if not copy.is_first_offset_known:
+                self._learn_first_offset(partition, copy)
+            self._read_source(Place(self.system.topic, partition), copy)
             if not self.is_history_lost:
-                self._compare(Place(self.system.copy, partition), copy)
+                self._compare_destination(Place(self.system.destination_topic, partition), copy)
 
-    def _copy(self, partition: int) -> Copy:
-        return self.copies.setdefault(partition, Copy(is_begun=self.system.plan.start == "earliest"))
+    def _find_copy(self, partition: int) -> PartitionCopy:
+        return self.copies.setdefault(partition, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest"))
 
-    def _begin(self, partition: int, copy: Copy) -> None:
-        """The first frontier is the end of what was there when it was chosen; a partition that was added is copied whole."""
-        frontier = logs.frontier(self.system.destination, self.system.settings.application, Place(self.system.proxy, partition))
+    def _learn_first_offset(self, partition: int, copy: PartitionCopy) -> None:
+        """The first frontier is the end of the partition when it was chosen. A new partition is copied from its beginning."""
+        frontier = logs.load_frontier(self.system.destination, self.system.settings.application, Place(self.system.intermediate_topic, partition))
         if frontier is None:
             return
-        copy.begin, copy.is_begun = frontier + 1, True
-        known, now = self.system.ends_at_start, self.system.source.log(self.system.topic, partition).end
-        least, most = (known[partition], now) if partition < len(known) else (0, 0)
-        if not self.is_history_lost and not least <= copy.begin <= most:
-            raise Violated(f"the copy of partition {partition} begins at source offset {copy.begin}, and not between {least} and {most}")
-        copy.expected = [wanted for wanted in copy.expected if wanted.offset >= copy.begin]
+        copy.first_offset, copy.is_first_offset_known = frontier + 1, True
+        offsets_at_start, now = self.system.ends_at_start, self.system.source.log(self.system.topic, partition).end
+        lowest, highest = (offsets_at_start[partition], now) if partition < len(offsets_at_start) else (0, 0)
+        if not self.is_history_lost and not lowest <= copy.first_offset <= highest:
+            raise Violation(f"the copy of partition {partition} begins at source offset {copy.first_offset}; expected an offset from {lowest} to {highest}")
+        copy.expected = [expected_record for expected_record in copy.expected if expected_record.offset >= copy.first_offset]
 
-    def _extend(self, place: Place, copy: Copy) -> None:
-        found = logs.committed(self.system.source, place, copy.read_to)
-        if found is not None and not self.is_source_history_lost:
-            records, copy.read_to = found
-            copy.expected += [Expected(offset, content, self.system.schedule.now) for offset, content in records
-                              if offset >= copy.begin and self.system.passes(content)]
+    def _read_source(self, place: Place, copy: PartitionCopy) -> None:
+        read_result = logs.read_committed(self.system.source, place, copy.source_read_to)
+        if read_result is not None and not self.is_source_history_lost:
+            records, copy.source_read_to = read_result
+            copy.expected += [ExpectedRecord(offset, content, self.system.schedule.now) for offset, content in records
+                              if offset >= copy.first_offset and self.system.is_copied(content)]
 
-    def _compare(self, place: Place, copy: Copy) -> None:
-        found = logs.committed(self.system.destination, place, copy.seen_to)
-        if found is None:
+    def _compare_destination(self, place: Place, copy: PartitionCopy) -> None:
+        read_result = logs.read_committed(self.system.destination, place, copy.destination_read_to)
+        if read_result is None:
             return
-        records, copy.seen_to = found
-        if records and not copy.is_begun:
-            raise Violated(f"{place} has a record before the first frontier is committed")
+        records, copy.destination_read_to = read_result
+        if records and not copy.is_first_offset_known:
+            raise Violation(f"{place} has a record before the first frontier is committed")
         for offset, content in records:
-            while copy.next < len(copy.expected) and copy.expected[copy.next].is_optional and copy.expected[copy.next].content != content:
-                copy.next += 1
-            if copy.next == len(copy.expected):
-                raise Violated(f"{place} has a record at offset {offset} that comes after all of the source's: {content}{self._known(copy, content)}")
-            wanted = copy.expected[copy.next]
-            if wanted.content != content:
-                raise Violated(f"{place} has at offset {offset} {content}{self._known(copy, content)}, and the source's next one is {wanted.content} "
-                               f"at offset {wanted.offset}")
-            copy.next += 1
+            while copy.next_index < len(copy.expected) and copy.expected[copy.next_index].is_optional and copy.expected[copy.next_index].content != content:
+                copy.next_index += 1
+            if copy.next_index == len(copy.expected):
+                raise Violation(f"{place} has a record at offset {offset} after the copies of all source records: "
+                                f"{content}{self._explain_mismatch(copy, content)}")
+            expected_record = copy.expected[copy.next_index]
+            if expected_record.content != content:
+                raise Violation(f"{place} has {content} at offset {offset}{self._explain_mismatch(copy, content)}; "
+                                f"the next source record is {expected_record.content} at offset {expected_record.offset}")
+            copy.next_index += 1
             copy.compared += 1
 
     @staticmethod
-    def _known(copy: Copy, content: Content) -> str:
-        before = [wanted.offset for wanted in copy.expected[:copy.next] if wanted.content == content]
-        after = [wanted.offset for wanted in copy.expected[copy.next:] if wanted.content == content]
+    def _explain_mismatch(copy: PartitionCopy, content: Content) -> str:
+        before = [expected_record.offset for expected_record in copy.expected[:copy.next_index] if expected_record.content == content]
+        after = [expected_record.offset for expected_record in copy.expected[copy.next_index:] if expected_record.content == content]
         if before:
             return f" (a duplicate of source offset {before[0]})"
         return f" (of source offset {after[0]}: records before it are missing)" if after else " (unknown to the source)"
 
     def is_complete(self) -> bool:
-        """Whether everything visible at the source is at the destination."""
-        if not all(copy.is_begun for copy in self.copies.values()):
-            self.changes = -1  # a first frontier changes no log
-        self.is_violated()
-        return all(copy.is_begun and all(wanted.is_optional for wanted in copy.expected[copy.next:]) for copy in self.copies.values())
+        """Whether the destination has every visible source record."""
+        if not all(copy.is_first_offset_known for copy in self.copies.values()):
+            self.change_count = -1  # a first frontier changes no log
+        self.has_violation()
+        return all(copy.is_first_offset_known and all(expected_record.is_optional for expected_record in copy.expected[copy.next_index:])
+                   for copy in self.copies.values())
 
-    def waiting_for_s(self) -> float:
-        """How long the first record has waited that is not copied."""
-        first = [copy.expected[copy.next].seen_at for copy in self.copies.values()
-                 if copy.is_begun and copy.next < len(copy.expected) and not copy.expected[copy.next].is_optional]
-        return self.system.schedule.now - min(first) if first else 0.0
+    def measure_wait_s(self) -> float:
+        """For how long the oldest record that is not copied has been visible."""
+        visible_times = [copy.expected[copy.next_index].visible_at for copy in self.copies.values()
+                 if copy.is_first_offset_known and copy.next_index < len(copy.expected) and not copy.expected[copy.next_index].is_optional]
+        return self.system.schedule.now - min(visible_times) if visible_times else 0.0
 
-    def missing(self) -> str:
-        """What is not, in words."""
-        return ", ".join(f"partition {partition}: {len(copy.expected) - copy.next} of {len(copy.expected)}, from source offset "
-                         f"{copy.expected[copy.next].offset}" for partition, copy in self.copies.items() if copy.next < len(copy.expected))
+    def describe_missing(self) -> str:
+        """A text that says which records are not copied."""
+        return ", ".join(f"partition {partition}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source offset "
+                         f"{copy.expected[copy.next_index].offset}" for partition, copy in self.copies.items() if copy.next_index < len(copy.expected))
 
     def allow_missing(self, partition: int, offsets: range | frozenset[int]) -> bool:
-        """The source has deleted these; whether one of them was not copied yet."""
-        self.is_violated()
-        copy = self._copy(partition)
-        affected = [wanted for wanted in copy.expected[copy.next:] if wanted.offset in offsets]
-        for wanted in affected:
-            wanted.is_optional = True
-        return bool(affected)
+        """The source deleted these offsets: they may be missing. Returns whether one of them was not copied yet."""
+        self.has_violation()
+        copy = self._find_copy(partition)
+        missing_records = [expected_record for expected_record in copy.expected[copy.next_index:] if expected_record.offset in offsets]
+        for expected_record in missing_records:
+            expected_record.is_optional = True
+        return bool(missing_records)
 
-    def copied_to(self, partition: int) -> int:
-        """The source offset of the newest record at the destination, or -1."""
-        copy = self._copy(partition)
-        return copy.expected[copy.next - 1].offset if copy.next else -1
+    def find_last_copied_offset(self, partition: int) -> int:
+        """The source offset of the last copied record, or -1."""
+        copy = self._find_copy(partition)
+        return copy.expected[copy.next_index - 1].offset if copy.next_index else -1
 
-    def begin_of(self, partition: int) -> int:
-        """The source offset at which the copy begins, as far as it is known."""
-        return self._copy(partition).begin
+    def get_first_offset(self, partition: int) -> int:
+        """The source offset at which the copy begins, or 0 while it is not known."""
+        return self._find_copy(partition).first_offset
 
-    def begin_again(self) -> None:
-        """The destination is another topic now."""
+    def reset_destination(self) -> None:
+        """The destination topic was recreated: compare it from its beginning."""
         for partition, copy in self.copies.items():
-            copy.next = copy.seen_to = 0
-            there = logs.data(self.system.source, Place(self.system.topic, partition))
-            for wanted in copy.expected:
-                wanted.is_optional = wanted.offset not in there
+            copy.next_index = copy.destination_read_to = 0
+            source_offsets = logs.list_data_offsets(self.system.source, Place(self.system.topic, partition))
+            for expected_record in copy.expected:
+                expected_record.is_optional = expected_record.offset not in source_offsets
 
-    def look_again(self, partition: int) -> None:
-        """The source has lost offsets of which nothing was read: what is not copied yet is what can be seen there now. (A lost marker hides records.)"""
+    def reread_source(self, partition: int) -> None:
+        """The source lost offsets that nobody had read: read the records that are not copied again. (The loss of a marker hides records.)"""
         copy = self.copies[partition]
-        copy.expected = copy.expected[:copy.next]
-        copy.read_to = min(copy.read_to, self.copied_to(partition) + 1)
+        copy.expected = copy.expected[:copy.next_index]
+        copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(partition) + 1)
         if partition < len(self.system.ends_at_start):
             self.system.ends_at_start[partition] = min(self.system.ends_at_start[partition], self.system.source.log(self.system.topic, partition).end)

@@ -1,4 +1,4 @@
-"""Reads a simulated cluster's logs as nobody in it can: at once, and without a request."""
+"""Reads the log of a simulated cluster directly: at once, and without a request. No simulated process can do this."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from typing import Any
 from common import frontier as frontiers
 from common.routes import Place
 from simulator.kafka.cluster import Cluster
+from simulator.kafka.errors import BrokerError
 from simulator.kafka.log import DATA, Record
-from simulator.kafka.refused import Refused
 
-ALL = 1 << 60
+COUNT_MAX = 1 << 60
 Content = tuple[Any, ...]
 
 
-def content(record: Record) -> Content:
-    """What a copy has to keep."""
+def extract_content(record: Record) -> Content:
+    """The part of a record that the copy must keep."""
     return record.key, record.value, tuple(record.headers or ()), record.timestamp_ms
 
 
-def has(cluster: Cluster, place: Place) -> bool:
-    """Whether there is such a partition."""
-    return cluster.log_of(*place) is not None
+def has_partition(cluster: Cluster, place: Place) -> bool:
+    """Whether the partition exists."""
+    return cluster.find_log(*place) is not None
 
 
-def partitions(cluster: Cluster, topic: str) -> int:
-    """How many; 0 for none."""
+def count_partitions(cluster: Cluster, topic: str) -> int:
+    """The number of partitions; 0 when the topic does not exist."""
     found = cluster.topics.get(topic)
     return len(found.logs) if found else 0
 
 
-def committed(cluster: Cluster, place: Place, begin: int, count: int = ALL, end: int | None = None) -> tuple[list[tuple[int, Content]], int] | None:
-    """Visible records from `begin` on, below `end`, and the offset after what was looked at; None when `begin` is out of range."""
-    log = cluster.log_of(*place)
+def read_committed(cluster: Cluster, place: Place, begin: int, count: int = COUNT_MAX, end: int | None = None) -> tuple[list[tuple[int, Content]], int] | None:
+    """The visible records from `begin` on and below `end`, and the next offset to read; None when `begin` is out of range."""
+    log = cluster.find_log(*place)
     if log is None:
         return None
     try:
-        found, following, _ = log.read(begin, count, committed=True)
-    except Refused:
+        found, next_offset, _ = log.read(begin, count, committed=True)
+    except BrokerError:
         return None
-    if end is not None and following > end:
-        found, following = [record for record in found if record.offset < end], max(begin, end)
-    return [(record.offset, content(record)) for record in found], following
+    if end is not None and next_offset > end:
+        found, next_offset = [record for record in found if record.offset < end], max(begin, end)
+    return [(record.offset, extract_content(record)) for record in found], next_offset
 
 
-def data(cluster: Cluster, place: Place) -> list[int]:
-    """The offsets of all records that are no markers."""
-    log = cluster.log_of(*place)
+def list_data_offsets(cluster: Cluster, place: Place) -> list[int]:
+    """The offsets of all records, without markers."""
+    log = cluster.find_log(*place)
     return [record.offset for record in log.records if record.kind == DATA] if log else []
 
 
-def frontier(cluster: Cluster, group: str, place: Place) -> int | None:
-    """What a group has committed for an intermediate partition: the last source offset that is decided."""
+def load_frontier(cluster: Cluster, group: str, place: Place) -> int | None:
+    """The frontier that a group has committed for an intermediate partition, or None."""
     found = cluster.groups.get(group)
     commit = found.offsets.get(place) if found else None
     return frontiers.decode(commit[1]).rule.frontier if commit else None

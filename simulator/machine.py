@@ -1,4 +1,4 @@
-"""What a simulated process asks of its machine: its host's clock, sleeping, threads, and random numbers of the seed."""
+"""What a simulated process gets instead of its machine: the clock of its host, sleep, threads, and random numbers from the seed."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ Answer = TypeVar("Answer")
 
 
 class VirtualMachine:
-    """For `common.machine`: all processes of a schedule; which one asks is known from the task that runs."""
+    """Replaces `common.machine` for all processes of a schedule. The running task tells which process asks."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
 
     def monotonic(self) -> float:
-        """Seconds that only go forward."""
+        """Monotonic seconds."""
         return self.schedule.now
 
     def time(self) -> float:
-        """Unix time as the process' host has it."""
+        """Unix time of the clock of the process's host."""
         process = self.schedule.process
         return START_UNIX_S + self.schedule.now + (process.clock_offset_s if process else 0.0)
 
     def sleep(self, seconds: float) -> None:
-        """Give control back for so long."""
+        """Suspend the running task for this time."""
         self.schedule.sleep(seconds)
 
     def random_bits(self, bits: int) -> int:
-        """Of the seed."""
+        """Random bits from the seed."""
         return self.schedule.random.getrandbits(bits)
 
     def chance(self) -> random.Random:
-        """Of the seed."""
+        """The random number generator of the seed."""
         return self.schedule.random
 
     def background(self, work: Callable[[], object], name: str) -> None:
-        """A thread: another task of the same process."""
+        """Start a thread: another task of the same process."""
         assert self.schedule.process is not None
         self.schedule.start(self.schedule.process, work, name)
 
     def all_at_once(self, work: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
-        """One after the other: who is asked first is nothing to the answers."""
+        """One after the other: the order does not change the results."""
         return [work(argument) for argument in arguments]
 
     def event(self) -> Event:
-        """To wait for."""
+        """Create an event."""
         return Event(self.schedule)
 
 
 class Event:
-    """As threading.Event."""
+    """Like threading.Event."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -62,20 +62,20 @@ class Event:
         self.value = False
 
     def set(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         self.value = True
         self.signal.notify()
 
     def clear(self) -> None:
-        """From now on there is something to wait for again."""
+        """Reset the event."""
         self.value = False
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Whether the event is set."""
         return self.value
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until it is set, or so long."""
+        """Wait until the event is set, or until the timeout."""
         if not self.value:
             self.schedule.wait(self.signal, 1e9 if timeout is None else timeout)
         return self.value

@@ -1,6 +1,6 @@
-"""What a schedule is, before it runs: the sizes of the system, its settings, and the faults, all drawn from one seed.
+"""What a schedule is before it runs: the sizes of the system, its settings and the faults, all drawn from one seed.
 
-A plan can be made smaller without its seed (`shrink`): the numbers that decide who runs when stay the seed's own.
+A plan can be reduced without changing its seed (`shrink`): the random numbers that decide who runs when stay those of the seed.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-MOST_FAULTS = 6
-CALLS = 2500
-"""Faults lie within so many calls of the processes after the first."""
+FAULTS_MAX = 6
+FAULT_CALLS_MAX = 2500
+"""Every fault happens within this number of calls of the processes."""
 
-KINDS: dict[str, int] = {
+FAULT_WEIGHTS: dict[str, int] = {
     "SIGKILL": 8,
     "SIGKILL of the JVM": 2,
     "SIGSTOP": 5,
@@ -41,20 +41,20 @@ KINDS: dict[str, int] = {
     "newest destination records lost": 1,
     "intermediate topic compacted": 1,
 }
-"""Every fault, with how often it is drawn."""
-OF_THE_SOURCE = frozenset({"records committed at the source are deleted", "source compacted", "partition added", "unread source records deleted",
+"""Every kind of fault, with its weight when kinds are drawn."""
+SOURCE_FAULTS = frozenset({"records committed at the source are deleted", "source compacted", "partition added", "unread source records deleted",
                            "newest source records lost", "source recreated"})
-"""Not with several candidates: what befalls one of them makes it another cluster."""
-OF_CANDIDATES = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
+"""Not drawn with several candidates: after such a fault, a candidate has other records than the others."""
+CANDIDATE_FAULT_WEIGHTS = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
 FRONTIERS_DELETED = "frontiers deleted"
-ONCE = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
+EXCLUSIVE_FAULTS = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
                   "destination recreated", "intermediate topic compacted", "candidate recreated", FRONTIERS_DELETED})
-"""What can end the service: at most one of these in a schedule, or it could not be said which end is the right one."""
+"""Faults that can end the service. A schedule has at most one of them; otherwise nobody could say which exit code is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: it happens at a call of some process, which is the one that a SIGKILL strikes; `seed` decides the rest of it."""
+    """A fault happens at a call of some process (a SIGKILL kills that process). `seed` decides its details."""
 
     at_call: int
     kind: str
@@ -63,84 +63,87 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A schedule to come."""
+    """A schedule before it runs."""
 
     seed: int
     partitions: int
     workers: int
     records: int
-    transactional: float
-    """How many of the source's batches are transactions; every third of those is aborted."""
+    transaction_share: float
+    """The share of the source's batches that are transactions; every third transaction is aborted."""
     protocol: str
     stop_at_end: bool
     clock_offsets_s: tuple[float, ...]
-    """Of the hosts."""
+    """How far the clock of each host is from the true time."""
     faults: tuple[Fault, ...]
     candidates: int = 1
-    """Clusters with the same records to copy from (`source.mode=failover`), or the one source."""
+    """How many source clusters have the same records; more than 1 with `source.mode=failover`."""
     start: str = "earliest"
     """`source.start`."""
-    filtered_by: str = ""
-    """Which of the two settings leaves records out: `filter.sql`, `filter.function`."""
-    destination_slow_s: float = 0.0
-    """How long the destination takes for each record of a transaction: a full one is not over before its time-out."""
+    filter_setting: str = ""
+    """The setting that filters records: `filter.sql`, `filter.function`, or none."""
+    destination_record_delay_s: float = 0.0
+    """How long the destination takes for each record of a transaction. A full transaction takes longer than its timeout."""
 
 
-def drawn(seed: int, candidates: int | None = None) -> Plan:
+def draw_plan(seed: int, candidates: int | None = None) -> Plan:
     """The plan of a seed.
 
-    One schedule in eight has two or three candidates, in one in eight an operator deletes the frontiers, one in eight begins at the end of what is there,
-    one in four leaves records out, and one in sixteen has a slow destination. With a number of `candidates`, so many, and nothing of the others. They are
-    drawn beside the rest, which stays what it is without them.
+    One schedule in eight has two or three candidates; in one in eight, an operator deletes the frontiers; one in eight starts at the latest offsets;
+    one in four filters records; one in sixteen has a slow destination. With `candidates`, the plan has that number and none of the others. These are
+    drawn with a generator of their own, so that the rest of the plan is the same with and without them.
     """
-    chance, others = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
-    are_deleted, start, filtered_by, slow_s = False, "earliest", "", 0.0
+    generator, extras_generator = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
+    is_frontier_deletion_drawn, start, filter_setting, record_delay_s = False, "earliest", "", 0.0
     if candidates is None:
-        candidates = others.choice((2, 3)) if others.random() < 1 / 8 else 1
-        are_deleted = others.random() < 1 / 8
-        if others.random() < 1 / 8 and candidates == 1 and not are_deleted:
+        candidates = extras_generator.choice((2, 3)) if extras_generator.random() < 1 / 8 else 1
+        is_frontier_deletion_drawn = extras_generator.random() < 1 / 8
+        if extras_generator.random() < 1 / 8 and candidates == 1 and not is_frontier_deletion_drawn:
             start = "latest"
-        if candidates == 1 and not are_deleted:
-            filtered_by = others.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
-        if others.random() < 1 / 16:
-            slow_s = others.uniform(2.5, 8.0)
-    possible = KINDS if candidates == 1 else {kind: weight for kind, weight in KINDS.items() if kind not in OF_THE_SOURCE} | OF_CANDIDATES
-    names, weights = list(possible), list(possible.values())
-    drawn_kinds: list[str] = []
-    for kind in chance.choices(names, weights, k=chance.randint(0, MOST_FAULTS)):
-        if kind not in ONCE or ONCE.isdisjoint(drawn_kinds):
-            drawn_kinds.append(kind)
+        if candidates == 1 and not is_frontier_deletion_drawn:
+            filter_setting = extras_generator.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
+        if extras_generator.random() < 1 / 16:
+            record_delay_s = extras_generator.uniform(2.5, 8.0)
+    possible_weights = FAULT_WEIGHTS
+    if candidates > 1:
+        possible_weights = {kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS} | CANDIDATE_FAULT_WEIGHTS
+    possible_kinds, weights = list(possible_weights), list(possible_weights.values())
+    kinds: list[str] = []
+    for kind in generator.choices(possible_kinds, weights, k=generator.randint(0, FAULTS_MAX)):
+        if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds):
+            kinds.append(kind)
     if start == "latest":
-        drawn_kinds = [kind for kind in drawn_kinds if kind != "destination recreated"]  # what is to be copied again would begin anywhere
-    if are_deleted and ONCE.isdisjoint(drawn_kinds):
-        drawn_kinds.append(FRONTIERS_DELETED)
-    faults = tuple(sorted((Fault(chance.randrange(CALLS) if chance.random() < 0.7 else chance.randrange(CALLS // 10), kind, chance.getrandbits(32))
-                           for kind in drawn_kinds), key=lambda fault: fault.at_call))
+        kinds = [kind for kind in kinds if kind != "destination recreated"]  # nobody could say at which offset the new copy has to begin
+    if is_frontier_deletion_drawn and EXCLUSIVE_FAULTS.isdisjoint(kinds):
+        kinds.append(FRONTIERS_DELETED)
+    faults = tuple(sorted((Fault(generator.randrange(FAULT_CALLS_MAX) if generator.random() < 0.7 else generator.randrange(FAULT_CALLS_MAX // 10),
+                                 kind, generator.getrandbits(32)) for kind in kinds), key=lambda fault: fault.at_call))
     return Plan(
-        seed, chance.choice((1, 1, 2, 3)), chance.choice((1, 1, 2, 3)), chance.randint(3, 40), chance.choice((0.0, 0.3, 0.7)),
-        chance.choice(("classic", "classic", "consumer")), chance.random() < 0.15,
-        tuple(chance.choice((0.0, chance.uniform(-2, 2), chance.uniform(-900, 900))) for _ in range(4)), faults, candidates, start, filtered_by, slow_s)
+        seed, generator.choice((1, 1, 2, 3)), generator.choice((1, 1, 2, 3)), generator.randint(3, 40), generator.choice((0.0, 0.3, 0.7)),
+        generator.choice(("classic", "classic", "consumer")), generator.random() < 0.15,
+        tuple(generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900))) for _ in range(4)), faults,
+        candidates, start, filter_setting, record_delay_s)
 
 
-def smaller(plan: Plan) -> list[Plan]:
-    """Plans with one thing less, the largest steps first."""
-    found = [replace(plan, faults=plan.faults[:number] + plan.faults[number + 1:]) for number in range(len(plan.faults))]
+def list_smaller_plans(plan: Plan) -> list[Plan]:
+    """Plans that leave out one thing, the largest steps first."""
+    smaller_plans = [replace(plan, faults=plan.faults[:number] + plan.faults[number + 1:]) for number in range(len(plan.faults))]
     if plan.workers > 1:
-        found.append(replace(plan, workers=1))
+        smaller_plans.append(replace(plan, workers=1))
     if plan.partitions > 1:
-        found.append(replace(plan, partitions=1))
+        smaller_plans.append(replace(plan, partitions=1))
     if any(plan.clock_offsets_s):
-        found.append(replace(plan, clock_offsets_s=(0.0,) * len(plan.clock_offsets_s)))
+        smaller_plans.append(replace(plan, clock_offsets_s=(0.0,) * len(plan.clock_offsets_s)))
     if plan.start != "earliest":
-        found.append(replace(plan, start="earliest"))
-    if plan.filtered_by:
-        found.append(replace(plan, filtered_by=""))
-    if plan.destination_slow_s:
-        found.append(replace(plan, destination_slow_s=0.0))
+        smaller_plans.append(replace(plan, start="earliest"))
+    if plan.filter_setting:
+        smaller_plans.append(replace(plan, filter_setting=""))
+    if plan.destination_record_delay_s:
+        smaller_plans.append(replace(plan, destination_record_delay_s=0.0))
     if plan.candidates > 2:
-        found.append(replace(plan, candidates=2))
-    if plan.transactional:
-        found.append(replace(plan, transactional=0.0))
+        smaller_plans.append(replace(plan, candidates=2))
+    if plan.transaction_share:
+        smaller_plans.append(replace(plan, transaction_share=0.0))
     if plan.records > 3:
-        found += [replace(plan, records=max(3, records)) for records in (plan.records // 2, plan.records - 1)]
-    return found
+        smaller_plans += [replace(plan, records=max(3, records)) for records in (plan.records // 2, plan.records - 1)]
+    return smaller_plans

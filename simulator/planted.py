@@ -1,7 +1,7 @@
-"""Known wrongs, put into the service's own text when it is imported: what the simulator has to find, or it shows nothing.
+"""Known defects, put into the service's own source text when it is imported. The simulator has to find each of them.
 
-A wrong is a piece of a module's text and what it becomes. The text is replaced while Python imports the module, so everything that
-imports it has the wrong; a process with one is good for nothing else.
+A defect is a piece of a module's text and its replacement. The text is replaced while Python imports the module, so every importer has the defect;
+a process with a planted defect cannot be used for anything else.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-SHOWN = 140
+VIOLATION_CHARS_MAX = 140
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One-line wrong."""
+    """A known defect: `text` in `module` becomes `becomes`."""
 
     name: str
     module: str
@@ -32,22 +32,22 @@ class Wrong:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, and loads it with another text."""
+    """Finds one module, and loads it with the changed text."""
 
     def __init__(self, wrong: Wrong) -> None:
         self.wrong = wrong
         self.path = ROOT / (wrong.module.replace(".", "/") + ".py")
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        """Of the module in question only."""
+        """Find the module with the defect, and no other."""
         return importlib.util.spec_from_loader(name, self, origin=str(self.path)) if name == self.wrong.module else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Its text, with the wrong in it."""
+        """Execute the changed text of the module."""
         exec(compile(self.text(), str(self.path), "exec"), module.__dict__)  # noqa: S102  (our own text)
 
     def text(self) -> str:
-        """ValueError when the text is not there once: the wrong is out of date."""
+        """The changed text. ValueError when the module does not have the text exactly once: the defect is out of date."""
         text = self.path.read_text()
         if text.count(self.wrong.text) != 1:
             raise ValueError(f"{self.wrong.name}: {self.wrong.module} has {self.wrong.text!r} {text.count(self.wrong.text)} times, not once")
@@ -55,25 +55,25 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def plant(name: str) -> None:
-    """Before anything of the service is imported."""
+    """Install a defect. Call this before any module of the service is imported."""
     wrong = next(wrong for wrong in WRONGS if wrong.name == name)
     if wrong.module in sys.modules:
-        raise RuntimeError(f"{wrong.module} is imported already")
+        raise RuntimeError(f"{wrong.module} is already imported: plant the defect first")
     sys.meta_path.insert(0, _Finder(wrong))
 
 
-def hunt(name: str, runs: int, processes: int, campaign: Callable[..., Any], file: Path | None) -> int:
-    """Look for one of them, or all, with the seeds from 1 on: after how many schedules each was found. Returns the exit code."""
+def search_planted(name: str, runs: int, processes: int, run_campaign: Callable[..., Any], output_file: Path | None) -> int:
+    """Run the seeds from 1 on for one defect, or for each of them, and print which seed finds it. Returns the exit code."""
     survived = 0
     for wrong in WRONGS:
         if name in (wrong.name, "all"):
-            found = campaign(1, runs, processes, wrong.name, True)
-            survived += not found.violations
-            seed, violation, _ = min(found.violations, default=(0, f"NOT FOUND in {found.runs:,}", []))
-            if file:
-                with file.open("a") as out:
-                    out.write(json.dumps({"name": wrong.name, "seed": seed, "runs": found.runs, "violation": violation}) + "\n")
-            print(f"{seed or '-':>7}  {wrong.name}: {violation.splitlines()[0][:SHOWN]}", flush=True)
+            campaign_result = run_campaign(1, runs, processes, wrong.name, True)
+            survived += not campaign_result.violations
+            seed, violation, _ = min(campaign_result.violations, default=(0, f"NOT FOUND in {campaign_result.runs:,}", []))
+            if output_file:
+                with output_file.open("a") as out:
+                    out.write(json.dumps({"name": wrong.name, "seed": seed, "runs": campaign_result.runs, "violation": violation}) + "\n")
+            print(f"{seed or '-':>7}  {wrong.name}: {violation.splitlines()[0][:VIOLATION_CHARS_MAX]}", flush=True)
     return 1 if survived else 0
 
 

@@ -1,4 +1,4 @@
-"""One schedule, from its plan to its verdict."""
+"""Runs one schedule: from its plan to its result."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field
 
 from common import kafka_clients, machine
 from simulator import kafka
-from simulator.faults import Faults
+from simulator.faults import FaultInjector
 from simulator.judge import Judge
 from simulator.machine import VirtualMachine
-from simulator.plan import Plan, smaller
-from simulator.reports import Reports
+from simulator.metrics_judge import MetricsJudge
+from simulator.plan import Plan, list_smaller_plans
 from simulator.schedule import Schedule
 from simulator.system import System
 
 FAULTS_END_S = 240.0
-"""Faults whose call has not come by then do not happen."""
+"""Faults whose call has not come by this time are not injected."""
 COMPLETE_WITHIN_S = 900.0
-"""After the last fault is over, everything is copied within this virtual time."""
-AFTERWARDS_S = 10.0
-"""So long nothing may follow what is complete."""
+"""After the last fault has ended, everything must be copied within this virtual time."""
+SETTLE_S = 10.0
+"""After the copy is complete, nothing more may be written for this time."""
 MARKERS_S = 5.0
-"""A committed transaction can be read when its markers are written, which is after the commit."""
+"""A committed transaction is visible when its markers are written, which is after the commit."""
 STEPS_MAX = 400_000
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a plan."""
+    """The result of a plan."""
 
     plan: Plan
     violation: str = ""
@@ -38,86 +38,91 @@ class Result:
     steps: int = 0
     virtual_s: float = 0.0
     end: str = ""
-    """How the service ended, or that everything was copied."""
+    """How the service ended, or that everything is copied."""
 
 
-def perform(plan: Plan) -> Result:
-    """Run it; the violation is empty when everything held."""
+def run_plan(plan: Plan) -> Result:
+    """Run the plan. `Result.violation` is empty when there was no violation."""
     result = Result(plan)
     schedule = Schedule(plan.seed)
 
-    def tell(what: str) -> None:
+    def log_event(what: str) -> None:
         result.story.append(f"{schedule.now:9.3f} s  {' '.join(what.split())}")
 
     real_machine = machine.use(VirtualMachine(schedule))
-    system = System(plan, schedule, tell)
+    system = System(plan, schedule, log_event)
     judge = Judge(system)
-    reports = Reports(system, judge)
-    system.faults = faults = Faults(system, judge, plan.faults)
+    metrics_judge = MetricsJudge(system, judge)
+    system.faults = injector = FaultInjector(system, judge, plan.faults)
     real_clients = kafka_clients.use_clients(kafka_clients.ClientFactories(*kafka.clients(system.network), speaks_tls=lambda _: False))
     try:
-        system.begin()
-        result.violation = _run(schedule, system, judge, faults, reports)
+        system.start_all()
+        result.violation = _run_schedule(schedule, system, judge, injector, metrics_judge)
         if result.violation:
-            result.story += schedule.where()
+            result.story += schedule.describe_stacks()
     finally:
         schedule.close()
         kafka_clients.use_clients(real_clients)
         machine.use(real_machine)
-    result.faults.update(faults.done)
+    result.faults.update(injector.injected_kinds)
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now
-    result.end = system.why or "everything is copied"
+    result.end = system.end_reason or "everything is copied"
     return result
 
 
-def _run(schedule: Schedule, system: System, judge: Judge, faults: Faults, reports: Reports) -> str:
-    """The violation, or nothing."""
-    def is_wrong() -> bool:
-        return judge.is_violated() or reports.is_untrue() or bool(faults.crashed) or schedule.steps > STEPS_MAX
+def _run_schedule(schedule: Schedule, system: System, judge: Judge, injector: FaultInjector, metrics_judge: MetricsJudge) -> str:
+    """The violation, or an empty string."""
+    def has_violation() -> bool:
+        return judge.has_violation() or metrics_judge.has_violation() or bool(injector.unexpected_error) or schedule.steps > STEPS_MAX
 
     def is_over() -> bool:
-        return is_wrong() or system.ended is not None or (not faults.coming and not system.is_loading and schedule.now > faults.over_at)
+        return has_violation() or system.service_exit_code is not None or (not injector.pending and not system.is_loading and schedule.now > injector.ends_at)
 
     def is_complete() -> bool:
-        return is_wrong() or system.ended is not None or (not faults.demanded and not judge.is_history_lost and judge.is_complete())
+        if has_violation() or system.service_exit_code is not None:
+            return True
+        return not injector.required_exit_codes and not judge.is_history_lost and judge.is_complete()
 
     schedule.run(FAULTS_END_S, is_over)
-    faults.coming.clear()
-    until = max(schedule.now, faults.over_at) + COMPLETE_WITHIN_S
+    injector.pending.clear()
+    until = max(schedule.now, injector.ends_at) + COMPLETE_WITHIN_S
     schedule.run(until, is_complete)
-    if system.ended is None and not is_wrong() and is_complete():
-        schedule.run(schedule.now + AFTERWARDS_S, lambda: is_wrong() or system.ended is not None)  # nothing may follow
-    if system.ended == 0:
-        schedule.run(schedule.now + MARKERS_S, is_wrong)
-    return reports.untrue or _verdict(schedule, system, judge, faults)
+    if system.service_exit_code is None and not has_violation() and is_complete():
+        schedule.run(schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None)  # no record may follow
+    if system.service_exit_code == 0:
+        schedule.run(schedule.now + MARKERS_S, has_violation)
+    return metrics_judge.violation or _find_violation(schedule, system, judge, injector)
 
 
-def _verdict(schedule: Schedule, system: System, judge: Judge, faults: Faults) -> str:
-    if judge.violation or faults.crashed:
-        return judge.violation or f"an exception that is none of the service's: {faults.crashed}"
+def _find_violation(schedule: Schedule, system: System, judge: Judge, injector: FaultInjector) -> str:
+    if judge.violation or injector.unexpected_error:
+        return judge.violation or f"an exception that is no error of the service: {injector.unexpected_error}"
     if schedule.steps > STEPS_MAX:
-        return f"{schedule.steps} steps, and no end"
-    if system.ended is not None:
-        if system.ended == 0 and system.plan.stop_at_end:
-            unseen = bool(faults.demanded | faults.allowed)  # what calls for an end came when all that the process asks for was asked
-            return "" if unseen or judge.is_complete() else f"the service has ended as if all were copied; not copied: {judge.missing()}"
-        if system.ended in faults.demanded | faults.allowed:
+        return f"no end after {schedule.steps} steps"
+    if system.service_exit_code is not None:
+        if system.service_exit_code == 0 and system.plan.stop_at_end:
+            # the fault that allows this end can come after the last request of the process
+            is_end_possible = bool(injector.required_exit_codes | injector.allowed_exit_codes)
+            if is_end_possible or judge.is_complete():
+                return ""
+            return f"the service ended as complete, but these records are not copied: {judge.describe_missing()}"
+        if system.service_exit_code in injector.required_exit_codes | injector.allowed_exit_codes:
             return ""
-        return f"the service has ended, and no fault calls for it: {system.why}"
-    if faults.demanded:
-        return f"the service goes on, where it has to end with exit code {sorted(faults.demanded)}"
+        return f"the service ended, but no fault allows this end: {system.end_reason}"
+    if injector.required_exit_codes:
+        return f"the service goes on, but it must end with one of the exit codes {sorted(injector.required_exit_codes)}"
     if not judge.is_history_lost and not judge.is_complete():
-        return f"not copied within {COMPLETE_WITHIN_S:.0f} s of virtual time after the last fault: {judge.missing()}"
+        return f"not copied within {COMPLETE_WITHIN_S:.0f} s of virtual time after the last fault: {judge.describe_missing()}"
     return ""
 
 
 def shrink(result: Result) -> Result:
-    """The smallest plan, of those that leave out one thing after the other, that still comes out wrong."""
+    """Leave out one thing after the other, as long as the plan still has a violation. Returns the result of the smallest such plan."""
     while True:
-        for plan in smaller(result.plan):
-            less = perform(plan)
-            if less.violation:
-                result = less
+        for plan in list_smaller_plans(result.plan):
+            smaller_result = run_plan(plan)
+            if smaller_result.violation:
+                result = smaller_result
                 break
         else:
             return result

@@ -1,11 +1,11 @@
-"""One thread, one virtual clock, many processes: who runs when is decided by times and, where they are equal, by the seed.
+"""One thread, one virtual clock, many processes. Times decide which task runs next; where times are equal, the seed decides.
 
-Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks, on a sleep, on an event or on the
-answer to a request, gives control back here, and goes on when its virtual time has come. Nothing else gives control back, so
-what lies between two such calls is one step. The same seed gives the same steps.
+Each task of a process (its main thread, its daemon threads) is a greenlet. Code that blocks (on a sleep, an event, or the answer to a request) gives
+control back here, and goes on when its virtual time has come. Nothing else gives control back, so the code between two such calls is one step. The same
+seed gives the same steps.
 
-A killed process is never resumed: no `finally` of it runs. A frozen one (SIGSTOP) is resumed after it is thawed, however much
-has happened meanwhile.
+A killed process is never resumed: none of its `finally` blocks runs. A frozen process (SIGSTOP) is resumed after SIGCONT, however much has happened
+meanwhile.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from dataclasses import dataclass, field
 from greenlet import GreenletExit, getcurrent, greenlet
 
 START_UNIX_S = 1_700_000_000.0
-"""Unix time when the virtual clock is at 0."""
+"""The Unix time at which the virtual clock is 0."""
 
 
 @dataclass(eq=False)
 class Process:
-    """An operating system's process; `clock_offset_s` is how far its host's clock is from the true time."""
+    """A process of the operating system. `clock_offset_s` is how far the clock of its host is from the true time."""
 
     name: str
     clock_offset_s: float = 0.0
     is_alive: bool = True
     is_frozen: bool = False
     tasks: list[Task] = field(default_factory=list)
-    held: list[Task] = field(default_factory=list)
-    """Of a frozen process, those whose time came meanwhile."""
+    deferred_tasks: list[Task] = field(default_factory=list)
+    """The tasks of a frozen process whose time came meanwhile."""
     thawed_at: float = 0.0
     on_end: Callable[[BaseException | None], None] | None = None
-    """Called when the main task ends by itself, with what it raised; not when it is killed."""
+    """Called with the exception, or None, when the main task ends by itself; not when the process is killed."""
 
 
 class Task:
@@ -46,7 +46,7 @@ class Task:
         self.work = work
         self.greenlet: greenlet | None = None
         self.ticket = 0
-        """Grows with each time it is resumed; an entry of the queue with an older one is void."""
+        """Grows each time the task is resumed. Entries of the queue with an older ticket are ignored."""
         self.signalled = False
 
 
@@ -58,7 +58,7 @@ class Signal:
         self.waiting: list[tuple[Task, int]] = []
 
     def notify(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         for task, ticket in self.waiting:
             if task.ticket == ticket:
                 task.signalled = True
@@ -67,7 +67,7 @@ class Signal:
 
 
 class Schedule:
-    """The clock, the queue, and the seed's random numbers."""
+    """The clock, the queue, and the random numbers of the seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311
@@ -77,7 +77,7 @@ class Schedule:
         self.count = 0
         self.steps = 0
         self.task: Task | None = None
-        """The one that runs now; None in a callback and outside."""
+        """The task that runs now; None in a callback and outside the schedule."""
         self.on_call: Callable[[Process], None] | None = None
         """Called before a process gives control back."""
         self.is_closing = False
@@ -86,21 +86,21 @@ class Schedule:
 
     @property
     def process(self) -> Process | None:
-        """Whose code runs now."""
+        """The process whose code runs now."""
         return self.task.process if self.task else None
 
-    def push(self, when: float, what: Task | Callable[[], None]) -> None:
+    def push(self, at_s: float, action: Task | Callable[[], None]) -> None:
         """Resume a task, or call a function, at this time."""
         self.count += 1
-        ticket = what.ticket if isinstance(what, Task) else 0
-        heapq.heappush(self.queue, (when, self.random.random(), self.count, ticket, what))
+        ticket = action.ticket if isinstance(action, Task) else 0
+        heapq.heappush(self.queue, (at_s, self.random.random(), self.count, ticket, action))
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Something that no process does: a timer of a broker, a fault."""
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call a function later, outside all processes: a timer of a broker, a fault."""
         self.push(self.now + seconds, call)
 
     def start(self, process: Process, work: Callable[[], object], name: str = "main") -> Task:
-        """A thread of a process; the first one is its main thread, with which the process ends."""
+        """Start a thread of a process. The first one is the main thread; the process ends with it."""
         task = Task(process, name, work)
         process.tasks.append(task)
         self.all_tasks.append(task)
@@ -108,25 +108,25 @@ class Schedule:
         return task
 
     def sleep(self, seconds: float) -> None:
-        """Of the task that runs: give control back for so long."""
+        """Suspend the running task for this time."""
         self._pause(self.now + max(0.0, seconds))
 
     def wait(self, signal: Signal, seconds: float) -> bool:
-        """Of the task that runs: until the signal, or the time is over; whether it was the signal."""
-        task = self._running()
+        """Suspend the running task until the signal or the timeout. Returns whether the signal came."""
+        task = self._require_task()
         task.signalled = False
         signal.waiting.append((task, task.ticket))
         self._pause(self.now + max(0.0, seconds))
         return task.signalled
 
-    def _running(self) -> Task:
+    def _require_task(self) -> Task:
         if self.is_closing:
             raise GreenletExit
         assert self.task is not None, "only a process's own code can wait"
         return self.task
 
     def _pause(self, until: float) -> None:
-        task = self._running()
+        task = self._require_task()
         if self.on_call:
             self.on_call(task.process)
         self.push(until, task)
@@ -135,36 +135,36 @@ class Schedule:
             raise GreenletExit
 
     def kill(self, process: Process) -> None:
-        """SIGKILL. The process whose code runs now gets as far as its next call."""
+        """SIGKILL. A process whose code runs now goes on until its next call."""
         process.is_alive = False
 
     def freeze(self, process: Process) -> None:
-        """SIGSTOP; the same."""
+        """SIGSTOP. A process whose code runs now goes on until its next call."""
         process.is_frozen = True
 
     def thaw(self, process: Process) -> None:
         """SIGCONT."""
         process.is_frozen = False
         process.thawed_at = self.now
-        for task in process.held:
+        for task in process.deferred_tasks:
             self.push(self.now, task)
-        process.held.clear()
+        process.deferred_tasks.clear()
 
     def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Until this time, or nothing is left to do, or `stop()`, which is asked after each step."""
+        """Run until this time, until nothing is left to do, or until `stop()`, which is called after each step, is true."""
         while self.queue and self.queue[0][0] <= until and not stop():
-            when, _, _, ticket, what = heapq.heappop(self.queue)
-            if not isinstance(what, Task):
-                self.now = max(self.now, when)
+            at_s, _, _, ticket, action = heapq.heappop(self.queue)
+            if not isinstance(action, Task):
+                self.now = max(self.now, at_s)
                 self.steps += 1
-                what()
-            elif what.process.is_alive and what.ticket == ticket:
-                self.now = max(self.now, when)
-                if what.process.is_frozen:
-                    what.process.held.append(what)
+                action()
+            elif action.process.is_alive and action.ticket == ticket:
+                self.now = max(self.now, at_s)
+                if action.process.is_frozen:
+                    action.process.deferred_tasks.append(action)
                 else:
                     self.steps += 1
-                    self._resume(what)
+                    self._resume(action)
         if not stop() and (not self.queue or self.queue[0][0] > until):
             self.now = max(self.now, until)
 
@@ -172,26 +172,26 @@ class Schedule:
         task.ticket += 1
         self.task = task
         if task.greenlet is None:
-            task.greenlet = greenlet(lambda: self._live(task), parent=self.main)
+            task.greenlet = greenlet(lambda: self._run_task(task), parent=self.main)
         task.greenlet.switch()
         self.task = None
 
-    def _live(self, task: Task) -> None:
-        raised: BaseException | None = None
+    def _run_task(self, task: Task) -> None:
+        error: BaseException | None = None
         try:
             task.work()
         except GreenletExit:
             return
         except BaseException as failed:
-            raised = failed
+            error = failed
         if task.process.is_alive and task is task.process.tasks[0] and not self.is_closing:
             task.process.is_alive = False
             if task.process.on_end:
-                task.process.on_end(raised)
+                task.process.on_end(error)
 
-    def where(self) -> list[str]:
-        """What each living task waits in, innermost call last."""
-        found = []
+    def describe_stacks(self) -> list[str]:
+        """For each task of a live process, the calls in which it waits, innermost call first."""
+        stacks = []
         for task in self.all_tasks:
             frame = task.greenlet.gr_frame if task.greenlet is not None and not task.greenlet.dead and task.process.is_alive else None
             names = []
@@ -199,11 +199,11 @@ class Schedule:
                 names.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
                 frame = frame.f_back
             if names:
-                found.append(f"{task.process.name}, {task.name}{' (frozen)' if task.process.is_frozen else ''}: {' < '.join(names[2:9])}")
-        return found
+                stacks.append(f"{task.process.name}, {task.name}{' (frozen)' if task.process.is_frozen else ''}: {' < '.join(names[2:9])}")
+        return stacks
 
     def close(self) -> None:
-        """Undo all stacks. Whatever they still do meets an end at their next call."""
+        """Unwind the stacks of all tasks. A call that a `finally` block makes raises GreenletExit."""
         self.is_closing = True
         for task in self.all_tasks:
             if task.greenlet is not None and not task.greenlet.dead:

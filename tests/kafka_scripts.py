@@ -1,6 +1,6 @@
-"""Scripts of client calls that run on a real cluster and on a simulated one: `World` gives them clients and writes down every answer.
+"""Scripts of client calls that run on a real cluster and on a simulated one. `ScriptContext` gives them clients and records every result.
 
-What differs from run to run (names, ids, times) is not written down, or made alike first.
+Values that differ from run to run (names, ids, times) are not recorded, or are replaced first.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 T0 = 1_600_000_000_000
 LONG_S = 60.0
-"""Bound on calls that are answered at once, on a busy machine too."""
+"""The timeout of calls that return at once; long enough for a busy machine."""
 
 
-class World:
-    """The clients of one cluster, and what they have answered."""
+class ScriptContext:
+    """The clients of one cluster, and the results of their calls."""
 
     def __init__(self, clients: tuple[Any, Any, Any], address: str, name: str, sleep: Callable[[float], object], now_ms: Callable[[], float]) -> None:
         self.consumer_class, self.producer_class, self.admin_class = clients
         self.address = address
         self.name = name
-        """Of a topic, a group, and a transactional id that nobody else has."""
+        """A unique name for a topic, a group, and a transactional id."""
         self.sleep = sleep
         self.now_ms = now_ms
         self.notes: list[tuple[str, Any]] = []
         self.admin = self.admin_class({"bootstrap.servers": address, "log_level": 0})
 
     def note(self, what: str, value: Any) -> None:
-        """An answer."""
-        self.notes.append((what, self.plain(value)))
+        """Record a result."""
+        self.notes.append((what, self.normalize(value)))
 
-    def attempt(self, what: str, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """A call: what it returned, or how it failed."""
+    def note_call(self, what: str, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        """Make a call, and record its result or its error."""
         try:
             value = call(*arguments, **more)
         except KafkaException as failed:
@@ -46,20 +46,20 @@ class World:
             return value
         return None
 
-    def plain(self, value: Any) -> Any:
-        """Comparable."""
+    def normalize(self, value: Any) -> Any:
+        """A value that can be compared between clusters."""
         if isinstance(value, KafkaError):
             return value.name(), f"retriable={value.retriable()} aborts={value.txn_requires_abort()} fatal={value.fatal()}"
         if isinstance(value, TopicPartition):
-            return value.partition, value.offset, value.metadata, self.plain(value.error)
+            return value.partition, value.offset, value.metadata, self.normalize(value.error)
         if isinstance(value, dict):
-            return {self.plain(key): self.plain(one) for key, one in value.items()}
+            return {self.normalize(key): self.normalize(one) for key, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self.plain(one) for one in value]
+            return [self.normalize(one) for one in value]
         return value.replace(self.name, "<name>") if isinstance(value, str) else value
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = LONG_S) -> Any:
-        """Ask until it holds."""
+        """Poll until the condition is true, and return its value."""
         for _ in range(int(timeout_s / 0.05)):
             seen = condition()
             if seen:
@@ -72,7 +72,7 @@ class World:
     def producer(self, **options: Any) -> Any:
         """A producer."""
         return self.producer_class({"bootstrap.servers": self.address, "log_level": 0, "enable.idempotence": True, "linger.ms": 1,
-                                    "transaction.timeout.ms": 60_000, "message.timeout.ms": 50_000} | dotted(options))
+                                    "transaction.timeout.ms": 60_000, "message.timeout.ms": 50_000} | convert_options(options))
 
     def transactional(self, **options: Any) -> Any:
         """A transactional producer that is not initialised."""
@@ -82,7 +82,7 @@ class World:
         """A consumer without a group."""
         return self.consumer_class({"bootstrap.servers": self.address, "log_level": 0, "group.id": self.name, "isolation.level": "read_committed",
                                     "auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True,
-                                    "fetch.wait.max.ms": 20} | dotted(options))
+                                    "fetch.wait.max.ms": 20} | convert_options(options))
 
     def member(self, **options: Any) -> Any:
         """A consumer of a group."""
@@ -90,14 +90,14 @@ class World:
                               "partition_assignment_strategy": "roundrobin", **options})
 
     def create(self, partitions: int = 1, name: str = "", **config: str) -> str:
-        """A topic, when it can be used."""
+        """Create a topic, and wait until it can be used."""
         name = name or self.name
         self.admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | {key.replace("_", "."): one
                                                                                                  for key, one in config.items()})])[name].result()
-        self.until(lambda: self._usable(name, partitions), "the topic can be used")
+        self.until(lambda: self._is_usable(name, partitions), "the topic can be used")
         return name
 
-    def _usable(self, name: str, partitions: int) -> bool:
+    def _is_usable(self, name: str, partitions: int) -> bool:
         topics = self.admin.list_topics(timeout=10).topics
         try:
             if name not in topics or len(topics[name].partitions) != partitions:
@@ -117,44 +117,44 @@ class World:
         found = {place.partition: answer.result() for place, answer in answers.items()}
         return [(found[partition].offset, found[partition].leader_epoch) for partition in range(partitions)]
 
-    def decided(self, partitions: int = 1) -> None:
-        """Wait for the markers of what has ended."""
+    def wait_until_decided(self, partitions: int = 1) -> None:
+        """Wait until no transaction is open: all markers are written."""
         from confluent_kafka import IsolationLevel
         self.until(lambda: self.offsets(OffsetSpec.latest(), partitions, IsolationLevel.READ_COMMITTED) == self.offsets(OffsetSpec.latest(), partitions),
                    "no transaction is open")
 
     def read(self, begins: Iterable[int], **options: Any) -> dict[int, list[Any]]:
-        """Everything from there on, by partition, up to the first end or error of each; and then the positions."""
+        """All records from these offsets on, by partition, up to the first EOF or error of each; then the positions."""
         reader = self.reader(**options)
         places = [TopicPartition(self.name, partition, begin) for partition, begin in enumerate(begins)]
         reader.assign(places)
         found: dict[int, list[Any]] = {place.partition: [] for place in places}
-        open_ = set(found)
+        unfinished_partitions = set(found)
 
         def all_read() -> bool:
             for message in reader.consume(100, 0.2):
                 partition = message.partition()
-                if partition in open_:
+                if partition in unfinished_partitions:
                     error = message.error()
                     found[partition].append((message.offset(), error.name()) if error else
                                             (message.offset(), message.key(), message.value(), message.headers(), message.timestamp()))
-                    open_.difference_update({partition} if error else ())
-            return not open_
+                    unfinished_partitions.difference_update({partition} if error else ())
+            return not unfinished_partitions
         self.until(all_read, "every partition is read")
-        found[-1] = [self.plain(reader.position(places)), [reader.get_watermark_offsets(place, cached=True) for place in places]]
+        found[-1] = [self.normalize(reader.position(places)), [reader.get_watermark_offsets(place, cached=True) for place in places]]
         reader.close()
         return found
 
     def write(self, producer: Any, values: Iterable[str], partition: int = 0, reports: list[Any] | None = None, **more: Any) -> None:
-        """Records with timestamps of their own."""
+        """Produce records with fixed timestamps."""
         def reported(error: Any, message: Any) -> None:
             if reports is not None:
-                reports.append((self.plain(error), message.offset()))
+                reports.append((self.normalize(error), message.offset()))
         for number, value in enumerate(values):
             producer.produce(self.name, value.encode(), b"k", partition, on_delivery=reported if reports is not None else None,
                              **{"timestamp": T0 + number, "headers": [("h", b"1"), ("n", None)], **more})
 
 
-def dotted(options: dict[str, Any]) -> dict[str, Any]:
-    """As librdkafka writes them."""
+def convert_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Option names as librdkafka writes them."""
     return {name if name == "log_level" else name.replace("_", "."): value for name, value in options.items()}

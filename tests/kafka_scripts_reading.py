@@ -7,176 +7,176 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from tests.kafka_scripts import LONG_S, World
+from tests.kafka_scripts import LONG_S, ScriptContext
 
 
-def deleted_records(world: World) -> None:
+def deleted_records(context: ScriptContext) -> None:
     """What is deleted is gone: offsets, and a reader at a position that is gone, or not there yet."""
-    world.create(2)
-    producer = world.producer()
-    world.write(producer, "abcdef")
+    context.create(2)
+    producer = context.producer()
+    context.write(producer, "abcdef")
     producer.flush(LONG_S)
     for partition, before in ((0, 4), (0, 2), (0, 9), (1, 0), (7, 1)):
-        place = TopicPartition(world.name, partition, before)
-        world.attempt(f"delete {partition} {before}", lambda place=place: world.admin.delete_records([place])[place].result().low_watermark)
-    world.note("earliest", world.offsets(OffsetSpec.earliest(), 2))
+        place = TopicPartition(context.name, partition, before)
+        context.note_call(f"delete {partition} {before}", lambda place=place: context.admin.delete_records([place])[place].result().low_watermark)
+    context.note("earliest", context.offsets(OffsetSpec.earliest(), 2))
     for begin in (0, 4, 6, 7, -1, -2):
-        world.note(f"from {begin}", world.read([begin]))
-    world.note("from 0, earliest", world.read([0], auto_offset_reset="earliest"))
-    world.note("from 9, latest", world.read([9], auto_offset_reset="latest"))
-    world.note("from the commit", world.read([-1001]))
-    place = TopicPartition(world.name, 0, -1)
-    world.attempt("delete all", lambda: world.admin.delete_records([place])[place].result().low_watermark)
-    world.note("offsets", [world.offsets(spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())])
+        context.note(f"from {begin}", context.read([begin]))
+    context.note("from 0, earliest", context.read([0], auto_offset_reset="earliest"))
+    context.note("from 9, latest", context.read([9], auto_offset_reset="latest"))
+    context.note("from the commit", context.read([-1001]))
+    place = TopicPartition(context.name, 0, -1)
+    context.note_call("delete all", lambda: context.admin.delete_records([place])[place].result().low_watermark)
+    context.note("offsets", [context.offsets(spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())])
 
 
-def positions(world: World) -> None:
+def positions(context: ScriptContext) -> None:
     """Seek, pause, position, and assignments that change."""
-    world.create(2)
-    producer = world.producer()
+    context.create(2)
+    producer = context.producer()
     for partition in range(2):
-        world.write(producer, "abc", partition)
+        context.write(producer, "abc", partition)
     producer.flush(LONG_S)
-    reader = world.reader(enable_partition_eof=False)
-    first, second = (TopicPartition(world.name, partition, 0) for partition in range(2))
-    world.attempt("seek without", reader.seek, first)
-    world.note("nothing", reader.poll(0.1))
+    reader = context.reader(enable_partition_eof=False)
+    first, second = (TopicPartition(context.name, partition, 0) for partition in range(2))
+    context.note_call("seek without", reader.seek, first)
+    context.note("nothing", reader.poll(0.1))
     reader.assign([first])
-    world.note("position", reader.position([first, second]))
-    world.note("first", [message.value() for message in reader.consume(3, LONG_S)])
-    world.note("position", reader.position([first, second]))
-    world.attempt("seek", reader.seek, TopicPartition(world.name, 0, 1))
-    world.note("again", [message.value() for message in reader.consume(2, LONG_S)])
+    context.note("position", reader.position([first, second]))
+    context.note("first", [message.value() for message in reader.consume(3, LONG_S)])
+    context.note("position", reader.position([first, second]))
+    context.note_call("seek", reader.seek, TopicPartition(context.name, 0, 1))
+    context.note("again", [message.value() for message in reader.consume(2, LONG_S)])
     reader.pause([first])
-    reader.seek(TopicPartition(world.name, 0, 0))
-    world.note("paused", reader.poll(0.5))
+    reader.seek(TopicPartition(context.name, 0, 0))
+    context.note("paused", reader.poll(0.5))
     reader.resume([first])
-    world.note("resumed", [message.value() for message in reader.consume(3, LONG_S)])
+    context.note("resumed", [message.value() for message in reader.consume(3, LONG_S)])
     reader.incremental_assign([second])
-    world.note("more", [(message.partition(), message.value()) for message in reader.consume(3, LONG_S)])
-    world.note("assignment", sorted(place.partition for place in reader.assignment()))
+    context.note("more", [(message.partition(), message.value()) for message in reader.consume(3, LONG_S)])
+    context.note("assignment", sorted(place.partition for place in reader.assignment()))
     reader.incremental_unassign([first])
-    world.note("assignment", sorted(place.partition for place in reader.assignment()))
+    context.note("assignment", sorted(place.partition for place in reader.assignment()))
     reader.unassign()
-    world.note("position", reader.position([first]))
+    context.note("position", reader.position([first]))
     reader.close()
-    world.attempt("closed", reader.poll, 0.1)
+    context.note_call("closed", reader.poll, 0.1)
 
 
-def topics(world: World) -> None:
+def topics(context: ScriptContext) -> None:
     """Described, created, recreated, extended, deleted."""
-    name, none = world.create(2), f"{world.name}-none"
-    described = world.admin.describe_topics(TopicCollection([name, none]), include_authorized_operations=True)
+    name, none = context.create(2), f"{context.name}-none"
+    described = context.admin.describe_topics(TopicCollection([name, none]), include_authorized_operations=True)
     found = described[name].result()
-    world.note("described", [found.name, found.is_internal, [partition.id for partition in found.partitions],
+    context.note("described", [found.name, found.is_internal, [partition.id for partition in found.partitions],
                              sorted(operation.name for operation in found.authorized_operations)])
-    world.attempt("none", lambda: described[none].result().name)
-    world.attempt("list none", lambda: [world.admin.list_topics(none, LONG_S).topics[none].error, len(world.admin.list_topics(none, LONG_S).brokers)])
+    context.note_call("none", lambda: described[none].result().name)
+    context.note_call("list none", lambda: [context.admin.list_topics(none, LONG_S).topics[none].error, len(context.admin.list_topics(none, LONG_S).brokers)])
     for what, new in (("existing", NewTopic(name, 1, 1)), ("factor", NewTopic(none, 1, 3)), ("config", NewTopic(none, 1, 1, config={"no.such": "1"}))):
-        world.attempt(f"create {what}", world.admin.create_topics([new])[new.topic].result)
-        world.attempt(f"may create {what}", world.admin.create_topics([new], validate_only=True)[new.topic].result)
+        context.note_call(f"create {what}", context.admin.create_topics([new])[new.topic].result)
+        context.note_call(f"may create {what}", context.admin.create_topics([new], validate_only=True)[new.topic].result)
     for what, number in ((name, 2), (name, 1), (none, 3)):
-        world.attempt(f"extend {number}", world.admin.create_partitions([NewPartitions(what, number)])[what].result)
-    world.attempt("offsets of none", world.offsets, OffsetSpec.latest(), 1, name=none)
-    world.attempt("offsets of a partition too many", world.offsets, OffsetSpec.latest(), 3)
-    world.attempt("offsets of one of two topics", lambda: [answer.exception() and answer.exception().args[0] for answer in world.admin.list_offsets(
+        context.note_call(f"extend {number}", context.admin.create_partitions([NewPartitions(what, number)])[what].result)
+    context.note_call("offsets of none", context.offsets, OffsetSpec.latest(), 1, name=none)
+    context.note_call("offsets of a partition too many", context.offsets, OffsetSpec.latest(), 3)
+    context.note_call("offsets of one of two topics", lambda: [answer.exception() and answer.exception().args[0] for answer in context.admin.list_offsets(
         {TopicPartition(name, 0): OffsetSpec.latest(), TopicPartition(none, 0): OffsetSpec.latest()}).values()])
-    world.attempt("delete none", world.admin.delete_topics([none])[none].result)
+    context.note_call("delete none", context.admin.delete_topics([none])[none].result)
     resource, of_none = (ConfigResource(ResourceType.TOPIC, one) for one in (name, none))
-    world.attempt("config of none", world.admin.describe_configs([of_none])[of_none].result)
+    context.note_call("config of none", context.admin.describe_configs([of_none])[of_none].result)
     changed = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[ConfigEntry("max.message.bytes", "5000",
                              incremental_operation=AlterConfigOpType.SET)])
-    world.attempt("alter", world.admin.incremental_alter_configs([changed])[changed].result)
+    context.note_call("alter", context.admin.incremental_alter_configs([changed])[changed].result)
 
     def altered() -> Any:
-        found = world.admin.describe_configs([resource])[resource].result()
+        found = context.admin.describe_configs([resource])[resource].result()
         return found if found["max.message.bytes"].value == "5000" else None
-    entries = world.until(altered, "it is altered")
-    world.note("config", {key: (entry.value, getattr(entry.source, "value", entry.source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+    entries = context.until(altered, "it is altered")
+    context.note("config", {key: (entry.value, getattr(entry.source, "value", entry.source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
                           for key, entry in sorted(entries.items())})
     before = str(found.topic_id)
-    world.admin.delete_topics([name])[name].result()
-    world.until(lambda: name not in world.admin.list_topics(timeout=LONG_S).topics, "it is gone")
-    world.create(1)
-    now = str(world.admin.describe_topics(TopicCollection([name]))[name].result().topic_id)
-    world.note("another id", [now != before, len(now)])
-    cluster = world.admin.describe_cluster().result()
-    world.note("cluster", [len(cluster.cluster_id), len(cluster.nodes)])
+    context.admin.delete_topics([name])[name].result()
+    context.until(lambda: name not in context.admin.list_topics(timeout=LONG_S).topics, "it is gone")
+    context.create(1)
+    now = str(context.admin.describe_topics(TopicCollection([name]))[name].result().topic_id)
+    context.note("another id", [now != before, len(now)])
+    cluster = context.admin.describe_cluster().result()
+    context.note("cluster", [len(cluster.cluster_id), len(cluster.nodes)])
 
 
-def commits(world: World) -> None:
+def commits(context: ScriptContext) -> None:
     """With metadata, without a member, pending in a transaction; of a group that is not there."""
-    world.create(2)
-    reader, first, group = world.reader(), TopicPartition(world.name, 0), world.name
+    context.create(2)
+    reader, first, group = context.reader(), TopicPartition(context.name, 0), context.name
 
     def listed(stable: bool, name: str = group, places: Any = (first,)) -> Any:
         asked = ConsumerGroupTopicPartitions(name, list(places) if places is not None else None)
-        return world.admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=LONG_S)[name].result().topic_partitions
+        return context.admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=LONG_S)[name].result().topic_partitions
 
     def alter(offset: int, metadata: str, partition: int = 0) -> Any:
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(world.name, partition, offset, metadata)])
-        return world.admin.alter_consumer_group_offsets([asked], request_timeout=LONG_S)[group].result().topic_partitions
-    world.until(lambda: world.admin.describe_consumer_groups([group])[group].exception() is None, "there is a coordinator")
-    state = world.admin.describe_consumer_groups([group])[group].result()
-    world.note("described", [state.state.name, state.members])
-    world.attempt("none", reader.committed, [first], LONG_S)
-    world.attempt("listed none", listed, True)
-    world.attempt("alter", alter, 3, "three")
-    world.attempt("alter no partition", alter, 3, "three", 9)
-    world.attempt("too much", alter, 3, "x" * 5000)
-    world.attempt("committed", reader.committed, [first, TopicPartition(world.name, 1), TopicPartition(world.name, 9)], LONG_S)
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(context.name, partition, offset, metadata)])
+        return context.admin.alter_consumer_group_offsets([asked], request_timeout=LONG_S)[group].result().topic_partitions
+    context.until(lambda: context.admin.describe_consumer_groups([group])[group].exception() is None, "there is a coordinator")
+    state = context.admin.describe_consumer_groups([group])[group].result()
+    context.note("described", [state.state.name, state.members])
+    context.note_call("none", reader.committed, [first], LONG_S)
+    context.note_call("listed none", listed, True)
+    context.note_call("alter", alter, 3, "three")
+    context.note_call("alter no partition", alter, 3, "three", 9)
+    context.note_call("too much", alter, 3, "x" * 5000)
+    context.note_call("committed", reader.committed, [first, TopicPartition(context.name, 1), TopicPartition(context.name, 9)], LONG_S)
     for stable in (True, False):
-        world.attempt("listed", listed, stable)
-        world.attempt("listed all", listed, stable, places=None)
-    world.attempt("commit", reader.commit, offsets=[TopicPartition(world.name, 0, 5, "five")], asynchronous=False)
-    world.attempt("commit too much", reader.commit, offsets=[TopicPartition(world.name, 0, 5, "x" * 5000)], asynchronous=False)
-    world.attempt("commit nothing", reader.commit, asynchronous=False)
-    world.note("described", world.admin.describe_consumer_groups([group])[group].result().state.name)
-    producer = world.transactional()
+        context.note_call("listed", listed, stable)
+        context.note_call("listed all", listed, stable, places=None)
+    context.note_call("commit", reader.commit, offsets=[TopicPartition(context.name, 0, 5, "five")], asynchronous=False)
+    context.note_call("commit too much", reader.commit, offsets=[TopicPartition(context.name, 0, 5, "x" * 5000)], asynchronous=False)
+    context.note_call("commit nothing", reader.commit, asynchronous=False)
+    context.note("described", context.admin.describe_consumer_groups([group])[group].result().state.name)
+    producer = context.transactional()
     producer.init_transactions(LONG_S)
     for end in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
-        world.attempt("send", producer.send_offsets_to_transaction, [TopicPartition(world.name, 0, 7, "seven")], reader.consumer_group_metadata(), LONG_S)
+        context.note_call("send", producer.send_offsets_to_transaction, [TopicPartition(context.name, 0, 7, "seven")], reader.consumer_group_metadata(), LONG_S)
         for stable in (True, False):
-            world.attempt("listed", listed, stable)
-        world.attempt("committed, undecided", reader.committed, [first], 0.5)
-        uncommitted = world.reader(isolation_level="read_uncommitted")
-        world.attempt("committed, uncommitted", lambda reader=uncommitted: reader.committed([first], LONG_S))
+            context.note_call("listed", listed, stable)
+        context.note_call("committed, undecided", reader.committed, [first], 0.5)
+        uncommitted = context.reader(isolation_level="read_uncommitted")
+        context.note_call("committed, uncommitted", lambda reader=uncommitted: reader.committed([first], LONG_S))
         uncommitted.close()
-        world.attempt("end", end, LONG_S)
-        world.attempt("committed", reader.committed, [first], LONG_S)
-    world.attempt("delete", world.admin.delete_consumer_groups([group])[group].result)
-    world.attempt("delete again", world.admin.delete_consumer_groups([group])[group].result)
-    world.attempt("committed", reader.committed, [first], LONG_S)
-    world.note("described", world.admin.describe_consumer_groups([group])[group].result().state.name)
+        context.note_call("end", end, LONG_S)
+        context.note_call("committed", reader.committed, [first], LONG_S)
+    context.note_call("delete", context.admin.delete_consumer_groups([group])[group].result)
+    context.note_call("delete again", context.admin.delete_consumer_groups([group])[group].result)
+    context.note_call("committed", reader.committed, [first], LONG_S)
+    context.note("described", context.admin.describe_consumer_groups([group])[group].result().state.name)
     reader.close()
 
 
-def a_recreated_topic(world: World) -> None:
+def a_recreated_topic(context: ScriptContext) -> None:
     """Under a reader and a producer: what they are told, and what is left."""
-    world.create()
-    producer = world.transactional()
+    context.create()
+    producer = context.transactional()
     producer.init_transactions(LONG_S)
     producer.begin_transaction()
-    world.write(producer, "abc")
+    context.write(producer, "abc")
     producer.commit_transaction(LONG_S)
-    world.decided()
+    context.wait_until_decided()
     producer.begin_transaction()
-    world.write(producer, "d")
+    context.write(producer, "d")
     producer.flush(LONG_S)
-    world.admin.delete_topics([world.name])[world.name].result()
-    world.until(lambda: world.name not in world.admin.list_topics(timeout=LONG_S).topics, "it is gone")
-    world.create()
-    world.attempt("commit", producer.commit_transaction, LONG_S)
-    world.note("offsets", world.offsets(OffsetSpec.earliest()))
-    again = world.transactional()
-    world.attempt("init", again.init_transactions, LONG_S)
+    context.admin.delete_topics([context.name])[context.name].result()
+    context.until(lambda: context.name not in context.admin.list_topics(timeout=LONG_S).topics, "it is gone")
+    context.create()
+    context.note_call("commit", producer.commit_transaction, LONG_S)
+    context.note("offsets", context.offsets(OffsetSpec.earliest()))
+    again = context.transactional()
+    context.note_call("init", again.init_transactions, LONG_S)
     again.begin_transaction()
-    world.write(again, "e")
-    world.attempt("commit anew", again.commit_transaction, LONG_S)
-    values = world.until(lambda: [record[2] for record in world.read([0])[0] if len(record) > 2], "what was written anew is read")
-    world.note("has the new record", b"e" in values)
-    world.note("from 9", world.read([9]))
+    context.write(again, "e")
+    context.note_call("commit anew", again.commit_transaction, LONG_S)
+    values = context.until(lambda: [record[2] for record in context.read([0])[0] if len(record) > 2], "what was written anew is read")
+    context.note("has the new record", b"e" in values)
+    context.note("from 9", context.read([9]))
 
 
 SCRIPTS = (deleted_records, positions, topics, commits, a_recreated_topic)

@@ -1,4 +1,4 @@
-"""The simulated Kafka against real brokers: the same calls have the same answers, codes and flags."""
+"""Compares the simulated Kafka with real brokers: the same calls have the same results, codes and flags."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests import kafka_scripts_groups, kafka_scripts_reading, kafka_scripts_transactions
 from tests.conftest import make_topic_name
 from tests.kafka import Clusters
-from tests.kafka_scripts import World
+from tests.kafka_scripts import ScriptContext
 from tests.test_older_kafka import JARS
 
-Script = Callable[[World], None]
+Script = Callable[[ScriptContext], None]
 SCRIPTS: tuple[Script, ...] = (*kafka_scripts_transactions.SCRIPTS, *kafka_scripts_reading.SCRIPTS, *kafka_scripts_groups.SCRIPTS)
-WAITING = (kafka_scripts_groups.shared, kafka_scripts_transactions.time_out)
-"""The longest, begun first: heartbeats every 5 s, and time-outs looked for every 10 s, are the brokers' own."""
-SIDE_BY_SIDE = 6
-FOR_OLDER = tuple(script for script in SCRIPTS if script is not kafka_scripts_groups.shared)
+LONGEST_SCRIPTS = (kafka_scripts_groups.consumer_protocol, kafka_scripts_transactions.time_out)
+"""The longest scripts, started first: the brokers want heartbeats every 5 s, and check for timeouts every 10 s."""
+PARALLEL_SCRIPTS = 6
+SCRIPTS_FOR_3_9 = tuple(script for script in SCRIPTS if script is not kafka_scripts_groups.consumer_protocol)
 """Kafka 3.9 does not have group.protocol=consumer."""
 Notes = list[tuple[str, Any]]
 
 
-def on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
-    """What a script notes on a simulated cluster."""
+def run_on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
+    """The results of a script on a simulated cluster."""
     schedule = Schedule(seed)
     network = Network(schedule)
     network.clusters["simulated:9092"] = Cluster(schedule, "simulated", is_older=is_older)
@@ -39,9 +39,9 @@ def on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
     ended: list[BaseException | None] = []
 
     def work() -> None:
-        world = World(clients(network), "simulated:9092", f"name-{seed}", schedule.sleep, lambda: (START_UNIX_S + schedule.now) * 1000)
-        notes.append(world.notes)
-        script(world)
+        context = ScriptContext(clients(network), "simulated:9092", f"name-{seed}", schedule.sleep, lambda: (START_UNIX_S + schedule.now) * 1000)
+        notes.append(context.notes)
+        script(context)
 
     process = Process("script", on_end=ended.append)
     schedule.start(process, work)
@@ -53,29 +53,30 @@ def on_simulated(script: Script, seed: int, is_older: bool = False) -> Notes:
     return notes[0]
 
 
-def on_real(script: Script, address: str) -> Notes:
-    """What a script notes on a real cluster."""
-    world = World((Consumer, Producer, AdminClient), address, make_topic_name(script.__name__), time.sleep, lambda: time.time() * 1000)
-    script(world)
-    return world.notes
+def run_on_real(script: Script, address: str) -> Notes:
+    """The results of a script on a real cluster."""
+    context = ScriptContext((Consumer, Producer, AdminClient), address, make_topic_name(script.__name__), time.sleep, lambda: time.time() * 1000)
+    script(context)
+    return context.notes
 
 
 Answers = dict[str, Future[Notes]]
 
 
-def asked(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
-    """The answers of a real broker to each script; some run side by side, since what they do is mostly to wait. The first one has the coordinators made."""
+def run_on_broker(address: str, scripts: Sequence[Script] = SCRIPTS) -> Iterator[Answers]:
+    """The results of each script on a real broker. Scripts run in parallel, because they mostly wait. The first runs alone: it creates the internal topics."""
     first, *others = scripts
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        answers = {first.__name__: pool.submit(on_real, first, address)}
+    with ThreadPoolExecutor(PARALLEL_SCRIPTS) as pool:
+        answers = {first.__name__: pool.submit(run_on_real, first, address)}
         wait(answers.values())
-        yield answers | {script.__name__: pool.submit(on_real, script, address) for script in sorted(others, key=lambda script: script not in WAITING)}
+        longest_first = sorted(others, key=lambda script: script not in LONGEST_SCRIPTS)
+        yield answers | {script.__name__: pool.submit(run_on_real, script, address) for script in longest_first}
 
 
 @pytest.fixture(scope="module")
 def answers(clusters: Clusters) -> Iterator[Answers]:
     """Of Kafka 4.3."""
-    yield from asked(clusters.source.address)
+    yield from run_on_broker(clusters.source.address)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]
     assert any(JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
     broker = Broker(tmp_path_factory.mktemp("older") / "broker", JARS)
     try:
-        yield from asked(broker.start().wait().address, FOR_OLDER)
+        yield from run_on_broker(broker.start().wait().address, SCRIPTS_FOR_3_9)
     finally:
         broker.kill()
 
@@ -94,11 +95,11 @@ def test_answers_are_those_of_a_real_broker(answers: Answers, script: Script) ->
     """Every value, error code and flag, whatever the seed."""
     real = answers[script.__name__].result(120)
     for seed in range(3):
-        assert on_simulated(script, seed) == real
+        assert run_on_simulated(script, seed) == real
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("script", FOR_OLDER, ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", SCRIPTS_FOR_3_9, ids=lambda script: script.__name__)
 def test_answers_are_those_of_an_older_broker(older_answers: Answers, script: Script) -> None:
     """Kafka 3.9 as well."""
-    assert on_simulated(script, 0, is_older=True) == older_answers[script.__name__].result(120)
+    assert run_on_simulated(script, 0, is_older=True) == older_answers[script.__name__].result(120)

@@ -7,20 +7,20 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
-from simulator.kafka import Fate
-from tests.kafka_scripts import LONG_S, World
+from simulator.kafka import RequestOutcome
+from tests.kafka_scripts import LONG_S, ScriptContext
 from tests.simulation import TOPIC, Simulation
 
 
-def transact(simulation: Simulation, world: World, name: str, count: int) -> None:
+def transact(simulation: Simulation, context: ScriptContext, name: str, count: int) -> None:
     """Transactions of three records, each third one aborted, until another producer of the same id takes over."""
-    producer = world.transactional(transactional_id="one id")
+    producer = context.transactional(transactional_id="one id")
     try:
         producer.init_transactions(LONG_S)
         for number in range(count):
             producer.begin_transaction()
             is_aborted = number % 3 == 2
-            world.write(producer, [f"{name}-{number}-{record}{'-aborted' if is_aborted else ''}" for record in range(3)], number % 2)
+            context.write(producer, [f"{name}-{number}-{record}{'-aborted' if is_aborted else ''}" for record in range(3)], number % 2)
             (producer.abort_transaction if is_aborted else producer.commit_transaction)(LONG_S)
             simulation.note(name, number)
             simulation.schedule.sleep(simulation.schedule.random.random() / 10)
@@ -32,20 +32,20 @@ def two_producers(seed: int) -> Simulation:
     """Of one transactional id; the second begins while the first works. A reader reads all the while."""
     simulation = Simulation(seed, 2)
 
-    def read(world: World) -> None:
-        reader = world.reader()
+    def read(context: ScriptContext) -> None:
+        reader = context.reader()
         reader.assign([TopicPartition(TOPIC, partition, 0) for partition in range(2)])
         while simulation.schedule.now < 60:
             for message in reader.consume(10, 0.5):
                 if message.error() is None:
                     simulation.note("reader", message.value())
 
-    def begin_later(world: World) -> None:
+    def begin_later(context: ScriptContext) -> None:
         simulation.schedule.sleep(0.2 + simulation.schedule.random.random())
-        transact(simulation, world, "second", 10)
+        transact(simulation, context, "second", 10)
 
     simulation.start("reader", read)
-    simulation.start("first", lambda world: transact(simulation, world, "first", 100))
+    simulation.start("first", lambda context: transact(simulation, context, "first", 100))
     simulation.start("second", begin_later)
     simulation.run()
     return simulation
@@ -73,29 +73,29 @@ def test_a_late_end_ends_the_next_transaction() -> None:
     """Transactions v1: the first copy of an EndTxn whose answer was lost commits the transaction that is open when it comes."""
     simulation = Simulation()
 
-    def work(world: World) -> None:
-        producer = world.transactional()
+    def work(context: ScriptContext) -> None:
+        producer = context.transactional()
         producer.init_transactions(LONG_S)
         producer.begin_transaction()
-        world.write(producer, ["first"])
-        simulation.fates["EndTxn"] = ["late"]
+        context.write(producer, ["first"])
+        simulation.outcomes["EndTxn"] = ["late"]
         producer.commit_transaction(LONG_S)
         producer.begin_transaction()
-        world.write(producer, ["second"])
+        context.write(producer, ["second"])
         producer.flush(LONG_S)
         assert simulation.values() == [b"first"]
-        world.until(lambda: simulation.values() == [b"first", b"second"], "the late EndTxn has come", 60.0)
-        world.attempt("abort", lambda: producer.abort_transaction(LONG_S))
-        simulation.note("abort", world.notes[-1])
+        context.until(lambda: simulation.values() == [b"first", b"second"], "the late EndTxn has come", 60.0)
+        context.note_call("abort", lambda: producer.abort_transaction(LONG_S))
+        simulation.note("abort", context.notes[-1])
 
     simulation.start("producer", work)
     simulation.run()
     assert simulation.story[-1][2] == ("abort", ("INVALID_TXN_STATE", "retriable=False aborts=False fatal=True"))
 
 
-@pytest.mark.parametrize("fate", ["lost", "answer lost", "late"])
+@pytest.mark.parametrize("outcome", ["lost", "answer lost", "late"])
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit"])
-def test_what_is_lost_is_sent_again_without_duplicates(api: str, fate: Fate) -> None:
+def test_what_is_lost_is_sent_again_without_duplicates(api: str, outcome: RequestOutcome) -> None:
     """A request of a transaction that is lost, or executed without an answer: the client's log says so, and the records are there once."""
     simulation, lines = Simulation(), []
 
@@ -103,14 +103,14 @@ def test_what_is_lost_is_sent_again_without_duplicates(api: str, fate: Fate) -> 
         def log(self, level: int, form: str, facility: str, *more: object) -> None:
             lines.append(facility)
 
-    def work(world: World) -> None:
-        producer = world.transactional(logger=Log(), log_level=6)
-        simulation.fates[api] = [fate]
+    def work(context: ScriptContext) -> None:
+        producer = context.transactional(logger=Log(), log_level=6)
+        simulation.outcomes[api] = [outcome]
         with suppress(KafkaException):  # a late InitProducerId fences the producer that has asked twice
             producer.init_transactions(LONG_S)
             producer.begin_transaction()
-            world.write(producer, ["a", "b"])
-            producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 1, "m")], world.reader().consumer_group_metadata(), LONG_S)
+            context.write(producer, ["a", "b"])
+            producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, 1, "m")], context.reader().consumer_group_metadata(), LONG_S)
             producer.commit_transaction(LONG_S)
             simulation.note("producer", "committed")
 
@@ -127,20 +127,20 @@ def test_a_cluster_that_is_away() -> None:
     """Calls time out and can be called again; when it is back, the same commit goes through."""
     simulation = Simulation()
 
-    def work(world: World) -> None:
-        producer, consumer = world.transactional(), world.reader()
+    def work(context: ScriptContext) -> None:
+        producer, consumer = context.transactional(), context.reader()
         producer.init_transactions(LONG_S)
         producer.begin_transaction()
-        world.write(producer, ["a"])
+        context.write(producer, ["a"])
         producer.flush(LONG_S)
-        simulation.cluster.set_away(True)
-        world.attempt("commit", lambda: producer.commit_transaction(1.0))
-        world.attempt("offsets", lambda: consumer.committed([TopicPartition(TOPIC, 0)], 1.0))
-        world.attempt("topics", lambda: world.admin.list_topics(timeout=1.0))
-        world.attempt("cluster", lambda: world.admin.describe_cluster(request_timeout=1.0).result())
-        simulation.schedule.after(2.0, lambda: simulation.cluster.set_away(False))
-        world.attempt("commit", lambda: producer.commit_transaction(LONG_S))
-        simulation.story += [(0.0, what, value) for what, value in world.notes]
+        simulation.cluster.set_down(True)
+        context.note_call("commit", lambda: producer.commit_transaction(1.0))
+        context.note_call("offsets", lambda: consumer.committed([TopicPartition(TOPIC, 0)], 1.0))
+        context.note_call("topics", lambda: context.admin.list_topics(timeout=1.0))
+        context.note_call("cluster", lambda: context.admin.describe_cluster(request_timeout=1.0).result())
+        simulation.schedule.call_later(2.0, lambda: simulation.cluster.set_down(False))
+        context.note_call("commit", lambda: producer.commit_transaction(LONG_S))
+        simulation.story += [(0.0, what, value) for what, value in context.notes]
 
     simulation.start("producer", work)
     simulation.run()
@@ -151,25 +151,25 @@ def test_a_cluster_that_is_away() -> None:
     assert simulation.values() == [b"a"]
 
 
-@pytest.mark.parametrize("same_epoch", [False, True])
-def test_a_log_that_lost_records(same_epoch: bool) -> None:
+@pytest.mark.parametrize("is_same_epoch", [False, True])
+def test_a_log_that_lost_records(is_same_epoch: bool) -> None:
     """A reader beyond the new end is told; under the same leader epoch, a log that has grown again looks whole to it."""
     simulation = Simulation()
 
-    def work(world: World) -> None:
-        cluster, reader = simulation.cluster, world.reader(enable_partition_eof=False)
+    def work(context: ScriptContext) -> None:
+        cluster, reader = simulation.cluster, context.reader(enable_partition_eof=False)
         cluster.append(TOPIC, 0, [(None, b"%d" % number, None, 1) for number in range(10)])
         reader.assign([TopicPartition(TOPIC, 0, 0)])
         assert len(reader.consume(10, LONG_S)) == 10
-        assert len(cluster.lose_newest(TOPIC, 0, 4, same_epoch)) == 4
+        assert len(cluster.truncate(TOPIC, 0, 4, is_same_epoch)) == 4
         cluster.append(TOPIC, 0, [(None, b"other %d" % number, None, 1) for number in range(6)])
         message = reader.poll(LONG_S)
         simulation.note("reader", message.error().name() if message.error() else (message.offset(), message.value()))
 
     simulation.start("reader", work)
     simulation.run()
-    assert simulation.story[-1][2] == ((10, b"other 4") if same_epoch else "_AUTO_OFFSET_RESET")
-    assert simulation.cluster.log(TOPIC, 0).leader_epoch == (0 if same_epoch else 1)
+    assert simulation.story[-1][2] == ((10, b"other 4") if is_same_epoch else "_AUTO_OFFSET_RESET")
+    assert simulation.cluster.log(TOPIC, 0).leader_epoch == (0 if is_same_epoch else 1)
 
 
 def test_a_lost_marker_leaves_its_transaction_open() -> None:
@@ -181,9 +181,9 @@ def test_a_lost_marker_leaves_its_transaction_open() -> None:
     assert simulation.values() == []
     load.commit()
     assert simulation.values() == [b"1", b"2"]
-    cluster.lose_newest(TOPIC, 0, 1)
+    cluster.truncate(TOPIC, 0, 1)
     assert simulation.values() == []
-    assert cluster.log(TOPIC, 0).stable == 0
+    assert cluster.log(TOPIC, 0).last_stable_offset == 0
     load.commit()
     aborted = cluster.open_transaction()
     aborted.append(TOPIC, 0, [(b"k", b"3", None, 3)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.kafka_scripts import World
+from tests.kafka_scripts import ScriptContext
 from tests.simulation import TOPIC, Simulation
 
 
@@ -19,8 +19,8 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
     assigned: dict[str, set[int]] = {"first": set(), "second": set()}
     lost: list[str] = []
 
-    def work(name: str, world: World) -> None:
-        consumer = world.member(group_protocol=protocol)
+    def work(name: str, context: ScriptContext) -> None:
+        consumer = context.member(group_protocol=protocol)
         incremental = protocol == "consumer"
 
         def on_assign(_: Any, partitions: list[TopicPartition]) -> None:
@@ -38,7 +38,7 @@ def test_a_member_that_is_not_heard_of(protocol: str, fault: str) -> None:
         while True:
             consumer.poll(0.5)
 
-    first, _ = (simulation.start(name, lambda world, name=name: work(name, world)) for name in assigned)
+    first, _ = (simulation.start(name, lambda context, name=name: work(name, context)) for name in assigned)
     simulation.run(60)
     assert {len(places) for places in assigned.values()} == {1}
     (simulation.schedule.kill if fault == "killed" else simulation.schedule.freeze)(first)
@@ -60,13 +60,13 @@ def test_members_that_join_at_once(seed: int) -> None:
     simulation = Simulation(seed, partitions=2)
     assigned: dict[str, int] = {}
 
-    def work(name: str, world: World) -> None:
-        consumer = world.member()
+    def work(name: str, context: ScriptContext) -> None:
+        consumer = context.member()
         consumer.subscribe([TOPIC], on_assign=lambda _, partitions: assigned.update({name: len(partitions)}))
         while True:
             consumer.poll(0.5)
 
     for name in ("first", "second"):
-        simulation.start(name, lambda world, name=name: work(name, world))
+        simulation.start(name, lambda context, name=name: work(name, context))
     simulation.run(3)
     assert assigned == {"first": 1, "second": 1}

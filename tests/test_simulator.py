@@ -10,8 +10,8 @@ import pytest
 from simulator import plan, planted, run
 from simulator.schedule import Process, Schedule, Signal
 
-RUNS, PART = 200, 20
-FOUND = {
+RUNS, SEEDS_PER_TEST = 200, 20
+FIXED_SEEDS = {
     300: "a source that was recreated in the middle of a sample was called truncated",
     525: "the same, in the middle of a plan",
     2232: "a lost marker at the destination was waited for without end",
@@ -22,7 +22,7 @@ FOUND = {
     1533: "the source lost the marker of a transaction with records that were copied: what was read behind its last stable offset had no answer for ever",
     2647: "the newest records of the intermediate topic were lost while the source was quiet, and never written again",
 }
-"""Seeds that have found a defect of the service."""
+"""Seeds that have found a defect of the service, which is fixed."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,21 +33,21 @@ def silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("first", range(1, RUNS + 1, PART))
+@pytest.mark.parametrize("first", range(1, RUNS + 1, SEEDS_PER_TEST))
 def test_every_schedule_holds(first: int) -> None:
     """What a reader of the destination sees is a prefix of the source at every step, and all of it in the end; or the service ends as the fault calls for."""
-    results = [run.perform(plan.drawn(seed)) for seed in range(first, first + PART)]
+    results = [run.run_plan(plan.draw_plan(seed)) for seed in range(first, first + SEEDS_PER_TEST)]
     wrong = [f"seed {result.plan.seed}: {result.violation}\n  " + "\n  ".join(result.story) for result in results if result.violation]
     assert not wrong, "\n".join(wrong)
-    assert sum(result.compared for result in results) > 5 * PART, "hardly a record was compared"
-    assert sum(result.faults.total() for result in results) > PART, "hardly a fault happened"
+    assert sum(result.compared for result in results) > 5 * SEEDS_PER_TEST, "hardly a record was compared"
+    assert sum(result.faults.total() for result in results) > SEEDS_PER_TEST, "hardly a fault happened"
 
 
-@pytest.mark.parametrize("seed", FOUND, ids=str)
+@pytest.mark.parametrize("seed", FIXED_SEEDS, ids=str)
 def test_what_was_found_is_mended(seed: int) -> None:
     """Schedules that came out wrong."""
-    result = run.perform(plan.drawn(seed, candidates=1))
-    assert not result.violation, f"{FOUND[seed]}? {result.violation}"
+    result = run.run_plan(plan.draw_plan(seed, candidates=1))
+    assert not result.violation, f"{FIXED_SEEDS[seed]}? {result.violation}"
 
 
 @pytest.mark.parametrize("wrong", planted.WRONGS, ids=lambda wrong: wrong.name)
@@ -58,40 +58,40 @@ def test_a_planted_wrong_is_of_this_code(wrong: planted.Wrong) -> None:
 
 def test_a_seed_repeats_its_schedule() -> None:
     """The same steps, the same faults at the same moments, the same end."""
-    first, again = run.perform(plan.drawn(5)), run.perform(plan.drawn(5))
+    first, again = run.run_plan(plan.draw_plan(5)), run.run_plan(plan.draw_plan(5))
     assert first.story
     assert (first.story, first.steps, first.virtual_s, first.end) == (again.story, again.steps, again.virtual_s, again.end)
 
 
 def test_a_killed_process_does_nothing_more_and_a_frozen_one_goes_on() -> None:
     """No `finally` of a killed process runs while the schedule does; a signal that came to a frozen one is not lost."""
-    schedule, did = Schedule(1), list[str]()
+    schedule, actions = Schedule(1), list[str]()
     killed, frozen, signal = Process("killed"), Process("frozen"), Signal(schedule)
 
-    def dies() -> None:
+    def run_killed() -> None:
         try:
             schedule.sleep(5)
         finally:
-            did.append("finally")
+            actions.append("finally")
 
-    def waits() -> None:
-        did.append(f"woken by the signal: {schedule.wait(signal, 100)}")
-    schedule.start(killed, dies)
-    schedule.start(frozen, waits)
+    def run_frozen() -> None:
+        actions.append(f"woken by the signal: {schedule.wait(signal, 100)}")
+    schedule.start(killed, run_killed)
+    schedule.start(frozen, run_frozen)
     for seconds, what in ((1.0, lambda: schedule.kill(killed)), (1.0, lambda: schedule.freeze(frozen)), (2.0, signal.notify),
                           (8.0, lambda: schedule.thaw(frozen))):
-        schedule.after(seconds, what)
+        schedule.call_later(seconds, what)
     schedule.run(7)
-    assert did == []
+    assert actions == []
     schedule.run(9)
-    assert did == ["woken by the signal: True"]
+    assert actions == ["woken by the signal: True"]
     schedule.close()
 
 
 def test_a_schedule_that_fails_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not matter is left out: of a promise that nobody keeps, hardly anything is left."""
     monkeypatch.setattr(run, "COMPLETE_WITHIN_S", -1000.0)
-    result = run.perform(plan.drawn(29))
+    result = run.run_plan(plan.draw_plan(29))
     assert result.violation
     small = run.shrink(result)
     assert small.violation

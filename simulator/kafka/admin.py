@@ -1,6 +1,6 @@
-"""confluent-kafka's AdminClient: each question is on its way at once, and its future waits for the answer where it is asked for it.
+"""confluent-kafka's AdminClient: each request is sent at once, and its future waits for the response when the result is read.
 
-Nothing is asked again by itself: a connection that breaks is an error, and ListOffsets that times out an answer without an offset (confluent-kafka 2.16).
+No request is retried: a broken connection is an error, and a ListOffsets that times out returns a result without an offset (confluent-kafka 2.16).
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ from confluent_kafka.admin import (
 
 from simulator.kafka.client import Client
 from simulator.kafka.cluster import Topic
-from simulator.kafka.config import BROKER, configured
+from simulator.kafka.config import BROKER_CONFIG, merge_config
+from simulator.kafka.errors import BrokerError, RequestTimedOut, create_exception, create_topic_partition
 from simulator.kafka.future import Future
-from simulator.kafka.listed import Listed, listed
+from simulator.kafka.list_offsets import ListOffsetsAnswer, answer_list_offsets
 from simulator.kafka.network import Network
-from simulator.kafka.refused import NoAnswer, Refused, failure, place
 
-ON_TOPIC = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE,
+TOPIC_OPERATIONS = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE,
             AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
-ON_GROUP = (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
-ON_CLUSTER = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION, AclOperation.DESCRIBE_CONFIGS,
+GROUP_OPERATIONS = (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
+CLUSTER_OPERATIONS = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION, AclOperation.DESCRIBE_CONFIGS,
               AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE)
 TIMEOUT_S = 60.0
-RENEWED_EVERY_S = 30.0
-"""Of its own a client renewed its leader epochs after about so long (seen: tests/test_candidate_answers.py, a change of leaders)."""
-Key = tuple[str, int]
+LEADER_EPOCH_REFRESH_S = 30.0
+"""A client refreshed its leader epochs by itself after about this time (measured: tests/test_candidate_answers.py, a change of leaders)."""
+PartitionKey = tuple[str, int]
 
 
 class AdminClient(Client):
-    """As far as reo uses it."""
+    """The part of the interface that reo uses."""
 
     def __init__(self, network: Network, options: Mapping[str, Any]) -> None:
         super().__init__(network, options)
-        self.leader_epochs: dict[Key, int] = {}
-        """As the client has learned them: it does not ask again when it is told that they are old."""
-        self.renewed_at = self.schedule.now
+        self.leader_epochs: dict[PartitionKey, int] = {}
+        """The leader epochs that the client knows. It does not refresh them when a broker says that they are old."""
+        self.epochs_refreshed_at = self.schedule.now
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Metadata; of the topic, also the leader epochs."""
@@ -75,208 +75,215 @@ class AdminClient(Client):
         return found
 
     def _check_epoch(self, topic: str, partition: int) -> None:
-        if self.schedule.now > self.renewed_at + RENEWED_EVERY_S:
-            self.leader_epochs, self.renewed_at = {}, self.schedule.now
+        if self.schedule.now > self.epochs_refreshed_at + LEADER_EPOCH_REFRESH_S:
+            self.leader_epochs, self.epochs_refreshed_at = {}, self.schedule.now
         now = self.cluster.log(topic, partition).leader_epoch
         if self.leader_epochs.setdefault((topic, partition), now) < now:
-            raise Refused(KafkaError.FENCED_LEADER_EPOCH)
+            raise BrokerError(KafkaError.FENCED_LEADER_EPOCH)
 
     def poll(self, timeout: float = -1) -> int:  # noqa: ARG002  (no caller waits here)
-        """Call what waits to be called."""
-        return self.tell()
+        """Run pending callbacks."""
+        return self.run_callbacks()
 
-    def _asked(self, api: str, execute: Callable[[], Any], more: Mapping[str, Any], instead: Any = None) -> Future:
-        """One request; `instead` is the answer of one that times out, if it is not an error."""
-        timeout_s = float(more.get("request_timeout", TIMEOUT_S))
+    def _request(self, api: str, execute: Callable[[], Any], options: Mapping[str, Any], timeout_answer: Any = None) -> Future:
+        """One request. When it times out, the result is `timeout_answer`; without one, it is an error."""
+        timeout_s = float(options.get("request_timeout", TIMEOUT_S))
         future = Future(self.schedule)
 
-        def done(value: Any, failed: Exception | None) -> None:
-            if failed is None or (instead is not None and isinstance(failed, NoAnswer)):
-                future.set(value if failed is None else instead)
-            elif isinstance(failed, Refused):
-                future.fail(failure(failed.code, failed.reason))
-            elif isinstance(failed, NoAnswer):
-                self.note_lost(api)
-                future.fail(failure(KafkaError._TIMED_OUT, "Failed while waiting for response from broker: Local: Timed out"))
+        def on_done(value: Any, error: Exception | None) -> None:
+            if error is None or (timeout_answer is not None and isinstance(error, RequestTimedOut)):
+                future.set(value if error is None else timeout_answer)
+            elif isinstance(error, BrokerError):
+                future.fail(create_exception(error.code, error.reason))
+            elif isinstance(error, RequestTimedOut):
+                self.report_lost_connection(api)
+                future.fail(create_exception(KafkaError._TIMED_OUT, "Failed while waiting for response from broker: Local: Timed out"))
             else:
-                self.note_lost(api)
-                future.fail(failure(KafkaError._TRANSPORT, f"{api} worker request failed: Local: Broker transport failure"))
-        self.network.send(self.cluster, api, execute, timeout_s, done)
+                self.report_lost_connection(api)
+                future.fail(create_exception(KafkaError._TRANSPORT, f"{api} worker request failed: Local: Broker transport failure"))
+        self.network.send(self.cluster, api, execute, timeout_s, on_done)
         return future
 
-    def _each(self, api: str, executes: Mapping[Any, Callable[[], Any]], more: Mapping[str, Any], instead: Any = None) -> dict[Any, Future]:
-        """One request, with an answer for each key."""
-        futures = {key: Future(self.schedule) for key in executes}
+    def _request_for_each(self, api: str, calls: Mapping[Any, Callable[[], Any]], options: Mapping[str, Any], timeout_answer: Any = None) -> dict[Any, Future]:
+        """One request, with a result for each key."""
+        futures = {key: Future(self.schedule) for key in calls}
 
         def execute() -> dict[Any, Any]:
             answers = {}
-            for key, one in executes.items():
+            for key, call in calls.items():
                 try:
-                    answers[key] = one()
-                except Refused as refused:
-                    answers[key] = failure(refused.code, refused.reason)
+                    answers[key] = call()
+                except BrokerError as error:
+                    answers[key] = create_exception(error.code, error.reason)
             return answers
 
-        whole = self._asked(api, execute, more, dict.fromkeys(executes, instead) if instead is not None else None)
+        request_future = self._request(api, execute, options, dict.fromkeys(calls, timeout_answer) if timeout_answer is not None else None)
 
-        def settle() -> None:
+        def complete_all() -> None:
             for key, future in futures.items():
-                future.settle(whole, key)
-        whole.then(settle)
+                future.set_from_answer(request_future, key)
+        request_future.on_completed(complete_all)
         return futures
 
     # ---- the cluster and its topics
 
-    def describe_cluster(self, **more: Any) -> Future:
+    def describe_cluster(self, **options: Any) -> Future:
         """Its id and nodes."""
-        wants = more.get("include_authorized_operations")
-        return self._asked("DescribeCluster", lambda: DescribeClusterResult(self._node(), [Node(number, self.cluster.name, 9092)
-                           for number in range(1, self.cluster.brokers + 1)], self.cluster.cluster_id, [*ON_CLUSTER] if wants else None), more)
+        operations: Any = [*CLUSTER_OPERATIONS] if options.get("include_authorized_operations") else None
+
+        def describe() -> DescribeClusterResult:
+            nodes = [Node(number, self.cluster.name, 9092) for number in range(1, self.cluster.brokers + 1)]
+            return DescribeClusterResult(self._node(), nodes, self.cluster.cluster_id, operations)
+        return self._request("DescribeCluster", describe, options)
 
     def _node(self) -> Any:
         return Node(1, self.cluster.name, 9092)
 
-    def describe_topics(self, topics: TopicCollection, **more: Any) -> dict[str, Future]:
+    def describe_topics(self, topics: TopicCollection, **options: Any) -> dict[str, Future]:
         """By name."""
-        operations: Any = [*ON_TOPIC] if more.get("include_authorized_operations") else None
+        operations: Any = [*TOPIC_OPERATIONS] if options.get("include_authorized_operations") else None
 
-        def described(name: str) -> TopicDescription:
+        def describe(name: str) -> TopicDescription:
             topic, node = self._topic(name), self._node()
             return TopicDescription(name, topic.id, name.startswith("__"), [TopicPartitionInfo(number, node, [node], [node])
                                     for number in range(len(topic.logs))], operations)
-        return self._each("DescribeTopics", {name: partial(described, name) for name in topics.topic_names}, more)
+        return self._request_for_each("DescribeTopics", {name: partial(describe, name) for name in topics.topic_names}, options)
 
     def _topic(self, name: str) -> Topic:
         if name not in self.cluster.topics:
-            raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            raise BrokerError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return self.cluster.topics[name]
 
-    def create_topics(self, new_topics: Sequence[NewTopic], validate_only: bool = False, **more: Any) -> dict[str, Future]:
+    def create_topics(self, new_topics: Sequence[NewTopic], validate_only: bool = False, **options: Any) -> dict[str, Future]:
         """By name."""
         def create(new: NewTopic) -> None:
             if new.topic in self.cluster.topics:
-                raise Refused(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{new.topic}' already exists.")
+                raise BrokerError(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{new.topic}' already exists.")
             if new.replication_factor > self.cluster.brokers:
-                raise Refused(KafkaError.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {new.replication_factor} time(s): The target "
+                raise BrokerError(KafkaError.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {new.replication_factor} time(s): The target "
                               f"replication factor of {new.replication_factor} cannot be reached because only {self.cluster.brokers} broker(s) are registered.")
             config = {name: str(value) for name, value in (new.config or {}).items()}
-            configured(self.cluster.defaults, config)
+            merge_config(self.cluster.defaults, config)
             if not validate_only:
                 self.cluster.create_topic(new.topic, max(1, new.num_partitions), config)
-        return self._each("CreateTopics", {new.topic: partial(create, new) for new in new_topics}, more)
+        return self._request_for_each("CreateTopics", {new.topic: partial(create, new) for new in new_topics}, options)
 
-    def create_partitions(self, new_partitions: Sequence[NewPartitions], validate_only: bool = False, **more: Any) -> dict[str, Future]:
+    def create_partitions(self, new_partitions: Sequence[NewPartitions], validate_only: bool = False, **options: Any) -> dict[str, Future]:
         """By name."""
         def create(new: NewPartitions) -> None:
             self.cluster.add_partitions(self._topic(new.topic).name, new.new_total_count, validate_only)
-        return self._each("CreatePartitions", {new.topic: partial(create, new) for new in new_partitions}, more)
+        return self._request_for_each("CreatePartitions", {new.topic: partial(create, new) for new in new_partitions}, options)
 
-    def delete_topics(self, topics: Sequence[str], **more: Any) -> dict[str, Future]:
+    def delete_topics(self, topics: Sequence[str], **options: Any) -> dict[str, Future]:
         """By name."""
-        return self._each("DeleteTopics", {name: partial(self.cluster.delete_topic, name) for name in topics}, more)
+        return self._request_for_each("DeleteTopics", {name: partial(self.cluster.delete_topic, name) for name in topics}, options)
 
-    def describe_configs(self, resources: Sequence[ConfigResource], **more: Any) -> dict[ConfigResource, Future]:
+    def describe_configs(self, resources: Sequence[ConfigResource], **options: Any) -> dict[ConfigResource, Future]:
         """Names and entries."""
-        def described(resource: ConfigResource) -> dict[str, ConfigEntry]:
+        def describe(resource: ConfigResource) -> dict[str, ConfigEntry]:
             if resource.restype == ResourceType.BROKER:
-                return {name: ConfigEntry(name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in BROKER.items()}
-            own = self._topic(resource.name).own
-            return {name: ConfigEntry(name, own.get(name, value), (ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG),
-                                      is_default=name not in own) for name, value in self.cluster.defaults.items()}
-        return self._each("DescribeConfigs", {resource: partial(described, resource) for resource in resources}, more)
+                return {name: ConfigEntry(name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in BROKER_CONFIG.items()}
+            overrides = self._topic(resource.name).overrides
+            return {name: ConfigEntry(name, overrides.get(name, value),
+                                      (ConfigSource.DYNAMIC_TOPIC_CONFIG if name in overrides else ConfigSource.DEFAULT_CONFIG),
+                                      is_default=name not in overrides) for name, value in self.cluster.defaults.items()}
+        return self._request_for_each("DescribeConfigs", {resource: partial(describe, resource) for resource in resources}, options)
 
-    def incremental_alter_configs(self, resources: Sequence[ConfigResource], **more: Any) -> dict[ConfigResource, Future]:
+    def incremental_alter_configs(self, resources: Sequence[ConfigResource], **options: Any) -> dict[ConfigResource, Future]:
         """Of topics."""
         def alter(resource: ConfigResource) -> None:
             self._topic(resource.name)
             changes = {entry.name: str(entry.value) if entry.incremental_operation == AlterConfigOpType.SET else None
                        for entry in resource.incremental_configs}
-            configured(self.cluster.defaults, {name: value for name, value in changes.items() if value is not None})
+            merge_config(self.cluster.defaults, {name: value for name, value in changes.items() if value is not None})
             self.cluster.alter_config(resource.name, **changes)
-        return self._each("IncrementalAlterConfigs", {resource: partial(alter, resource) for resource in resources}, more)
+        return self._request_for_each("IncrementalAlterConfigs", {resource: partial(alter, resource) for resource in resources}, options)
 
     # ---- records
 
-    def delete_records(self, topic_partition_offsets: Sequence[TopicPartition], **more: Any) -> dict[TopicPartition, Future]:
-        """What is below these offsets."""
+    def delete_records(self, topic_partition_offsets: Sequence[TopicPartition], **options: Any) -> dict[TopicPartition, Future]:
+        """Delete the records below these offsets."""
         def any_known() -> bool:
-            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
+            return any(self.cluster.find_log(partition.topic, partition.partition) for partition in topic_partition_offsets)
 
-        def delete(one: TopicPartition) -> DeletedRecords:
-            self._check_leader(one.topic, one.partition, any_known)
-            return DeletedRecords(self.cluster.delete_records(one.topic, one.partition, one.offset))
-        return self._each("DeleteRecords", {one: partial(delete, one) for one in topic_partition_offsets}, more)
+        def delete(partition: TopicPartition) -> DeletedRecords:
+            self._check_leader(partition.topic, partition.partition, any_known)
+            return DeletedRecords(self.cluster.delete_records(partition.topic, partition.partition, partition.offset))
+        return self._request_for_each("DeleteRecords", {partition: partial(delete, partition) for partition in topic_partition_offsets}, options)
 
     def _check_leader(self, topic: str, partition: int, any_known: Callable[[], bool]) -> None:
-        """The client looks for the partitions' leaders first."""
-        if self.cluster.log_of(topic, partition) is None:
+        """The client looks up the leaders of the partitions first."""
+        if self.cluster.find_log(topic, partition) is None:
             if not any_known():
-                raise Refused(KafkaError._NOENT)
-            raise Refused(KafkaError._UNKNOWN_PARTITION if topic in self.cluster.topics else KafkaError.UNKNOWN_TOPIC_OR_PART)
+                raise BrokerError(KafkaError._NOENT)
+            raise BrokerError(KafkaError._UNKNOWN_PARTITION if topic in self.cluster.topics else KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-                     **more: Any) -> dict[TopicPartition, Future]:
-        """Of each partition, by its own question."""
+                     **options: Any) -> dict[TopicPartition, Future]:
+        """The offset of each partition that its OffsetSpec asks for."""
         committed = isolation_level == IsolationLevel.READ_COMMITTED
         if not topic_partition_offsets:
             return {}
 
         def any_known() -> bool:
-            return any(self.cluster.log_of(one.topic, one.partition) for one in topic_partition_offsets)
+            return any(self.cluster.find_log(partition.topic, partition.partition) for partition in topic_partition_offsets)
 
         def result(topic: str, partition: int, spec: int) -> ListOffsetsResultInfo:
             self._check_leader(topic, partition, any_known)
             self._check_epoch(topic, partition)
-            answer: Listed = listed(self.cluster, topic, partition, spec, committed)
+            answer: ListOffsetsAnswer = answer_list_offsets(self.cluster, topic, partition, spec, committed)
             if answer.code:
-                raise Refused(answer.code)
+                raise BrokerError(answer.code)
             return ListOffsetsResultInfo(answer.offset, answer.timestamp_ms, answer.leader_epoch)
-        return self._each("ListOffsets", {one: partial(result, one.topic, one.partition, spec._value)
-                                          for one, spec in topic_partition_offsets.items()}, more, ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
+        return self._request_for_each("ListOffsets", {partition: partial(result, partition.topic, partition.partition, spec._value)
+                                          for partition, spec in topic_partition_offsets.items()}, options, ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
 
     # ---- groups
 
-    def describe_consumer_groups(self, group_ids: Sequence[str], **more: Any) -> dict[str, Future]:
-        """Their states and members; a group that is not there is dead."""
-        operations: Any = [*ON_GROUP] if more.get("include_authorized_operations") else None
+    def describe_consumer_groups(self, group_ids: Sequence[str], **options: Any) -> dict[str, Future]:
+        """States and members. A group that does not exist is DEAD."""
+        operations: Any = [*GROUP_OPERATIONS] if options.get("include_authorized_operations") else None
 
-        def described(name: str) -> ConsumerGroupDescription:
+        def describe(name: str) -> ConsumerGroupDescription:
             group = self.cluster.groups.get(name)
-            members = [MemberDescription(member.id, member.client_id, "/127.0.0.1", MemberAssignment([TopicPartition(*one) for one in member.assigned]),
-                                         member.instance_id) for member in group.members.values()] if group else []
+            members = [MemberDescription(member.id, member.client_id, "/127.0.0.1",
+                                         MemberAssignment([TopicPartition(*partition) for partition in member.assigned]), member.instance_id)
+                       for member in group.members.values()] if group else []
             state = ConsumerGroupState[group.state] if group else ConsumerGroupState.DEAD
-            return ConsumerGroupDescription(name, False, members, "roundrobin" if group and members and not group.is_shared else "", state, self._node(),
-                                            operations)
-        return self._each("DescribeConsumerGroups", {name: partial(described, name) for name in group_ids}, more)
+            assignor = "roundrobin" if group and members and not group.is_consumer_protocol else ""
+            return ConsumerGroupDescription(name, False, members, assignor, state, self._node(), operations)
+        return self._request_for_each("DescribeConsumerGroups", {name: partial(describe, name) for name in group_ids}, options)
 
-    def list_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], require_stable: bool = False, **more: Any) -> dict[str, Future]:
+    def list_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], require_stable: bool = False, **options: Any) -> dict[str, Future]:
         """By group."""
-        def fetched(asked: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
-            keys = None if asked.topic_partitions is None else [(one.topic, one.partition) for one in asked.topic_partitions]
-            group = self.cluster.seen_group(asked.group_id)
-            return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
-                                                                 for key, (offset, metadata, code) in group.fetch(keys, require_stable).items()])
-        return self._each("OffsetFetch", {asked.group_id: partial(fetched, asked) for asked in request}, more)
+        def fetch(group_request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+            keys = None if group_request.topic_partitions is None else [(partition.topic, partition.partition) for partition in group_request.topic_partitions]
+            group = self.cluster.find_group(group_request.group_id)
+            answers = [create_topic_partition(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
+                       for key, (offset, metadata, code) in group.fetch(keys, require_stable).items()]
+            return ConsumerGroupTopicPartitions(group_request.group_id, answers)
+        return self._request_for_each("OffsetFetch", {group_request.group_id: partial(fetch, group_request) for group_request in request}, options)
 
-    def alter_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], **more: Any) -> dict[str, Future]:
+    def alter_consumer_group_offsets(self, request: Sequence[ConsumerGroupTopicPartitions], **options: Any) -> dict[str, Future]:
         """Commit for a group that has no members."""
-        def commit(asked: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
-            offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in asked.topic_partitions or ()}
+        def commit(group_request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+            offsets = {(partition.topic, partition.partition): (partition.offset, partition.metadata or "")
+                       for partition in group_request.topic_partitions or ()}
             try:
-                codes = self.cluster.group(asked.group_id).commit(offsets)
-            except Refused as refused:
-                codes = dict.fromkeys(offsets, refused.code)
-            return ConsumerGroupTopicPartitions(asked.group_id, [place(*key, offset, metadata or None, codes[key])
+                codes = self.cluster.group(group_request.group_id).commit(offsets)
+            except BrokerError as error:
+                codes = dict.fromkeys(offsets, error.code)
+            return ConsumerGroupTopicPartitions(group_request.group_id, [create_topic_partition(*key, offset, metadata or None, codes[key])
                                                                  for key, (offset, metadata) in offsets.items()])
-        return self._each("OffsetCommit", {asked.group_id: partial(commit, asked) for asked in request}, more)
+        return self._request_for_each("OffsetCommit", {group_request.group_id: partial(commit, group_request) for group_request in request}, options)
 
-    def delete_consumer_groups(self, group_ids: Iterable[str], **more: Any) -> dict[str, Future]:
+    def delete_consumer_groups(self, group_ids: Iterable[str], **options: Any) -> dict[str, Future]:
         """Groups without members, with their offsets."""
         def delete(name: str) -> None:
             group = self.cluster.groups.get(name)
             if group is None:
-                raise Refused(KafkaError.GROUP_ID_NOT_FOUND)
+                raise BrokerError(KafkaError.GROUP_ID_NOT_FOUND)
             if group.members:
-                raise Refused(KafkaError.NON_EMPTY_GROUP)
+                raise BrokerError(KafkaError.NON_EMPTY_GROUP)
             self.cluster.delete_group(name)
-        return self._each("DeleteGroups", {name: partial(delete, name) for name in group_ids}, more)
+        return self._request_for_each("DeleteGroups", {name: partial(delete, name) for name in group_ids}, options)

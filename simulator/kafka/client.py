@@ -1,4 +1,4 @@
-"""What the three clients have in common: their options, the way to their cluster, what they tell beside answers, and metadata."""
+"""What the three clients have in common: options, requests to their cluster, callbacks, and metadata."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from confluent_kafka.admin import BrokerMetadata, ClusterMetadata, PartitionMeta
 from greenlet import GreenletExit
 
 from simulator.kafka.cluster import Cluster
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error, create_exception
 from simulator.kafka.network import Network
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of, failure
 
 Result = TypeVar("Result")
 INFO = 6
-"""Of syslog, and of `log_level`."""
+"""The level INFO of syslog and of `log_level`."""
 
 
 class Client:
@@ -27,52 +27,53 @@ class Client:
         self.schedule = network.schedule
         self.options = dict(options)
         address = str(options["bootstrap.servers"])
-        self.cluster = next((network.clusters[one] for one in (address, *address.split(",")) if one in network.clusters), None) or self._nobody(address)
+        known_addresses = [known for known in (address, *address.split(",")) if known in network.clusters]
+        self.cluster = network.clusters[known_addresses[0]] if known_addresses else self._create_unreachable_cluster(address)
         self.process = self.schedule.process
         self.client_id = str(options.get("client.id", "rdkafka"))
-        self.told: deque[Callable[[], object]] = deque()
-        """Calls of the application's functions that wait for its next poll."""
+        self.pending_callbacks: deque[Callable[[], object]] = deque()
+        """Callbacks of the application that wait for its next poll."""
         self.backoff_s = 0.1
         self.defect: Exception | None = None
 
-    def _nobody(self, address: str) -> Cluster:
-        """Where no broker listens."""
+    def _create_unreachable_cluster(self, address: str) -> Cluster:
+        """A cluster that is always down, for an address where no broker listens."""
         cluster = Cluster(self.schedule, address)
-        cluster.is_away = True
+        cluster.is_down = True
         return cluster
 
-    def number(self, option: str, default: float) -> float:
+    def get_number(self, option: str, default: float) -> float:
         """An option that is a number."""
         return float(self.options.get(option, default))
 
-    def seconds(self, option: str, default_ms: float) -> float:
+    def get_seconds(self, option: str, default_ms: float) -> float:
         """An option in milliseconds."""
-        return self.number(option, default_ms) / 1000
+        return self.get_number(option, default_ms) / 1000
 
-    def is_set(self, option: str) -> bool:
+    def is_enabled(self, option: str) -> bool:
         """An option that is true or false."""
         return str(self.options.get(option, False)).lower() == "true"
 
-    def ask(self, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True) -> Result:
+    def request(self, api: str, execute: Callable[[], Result], timeout_s: float, is_retried: bool = True) -> Result:
         """See `Network.request`."""
-        return self.network.request(self.cluster, api, execute, timeout_s, is_retried, self.note_lost)
+        return self.network.request(self.cluster, api, execute, timeout_s, is_retried, self.report_lost_connection)
 
-    def note_lost(self, api: str) -> None:
-        """A connection or an answer was lost: it is in the client's log, and the application's `error_cb` hears of it."""
+    def report_lost_connection(self, api: str) -> None:
+        """A connection or a response was lost: write it to the client's log, and call the application's `error_cb`."""
         logger, on_error = self.options.get("logger"), self.options.get("error_cb")
         if logger is not None and int(self.options.get("log_level", INFO)) >= INFO:
-            self.told.append(lambda: logger.log(20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"))
+            self.pending_callbacks.append(lambda: logger.log(20, "%s [%s] %s", "FAIL", f"{self.client_id}#", f"{api}: connection lost"))
         if on_error is not None:
-            code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_away else KafkaError._TRANSPORT
-            self.told.append(lambda: on_error(error_of(code)))
+            code = KafkaError._ALL_BROKERS_DOWN if self.cluster.is_down else KafkaError._TRANSPORT
+            self.pending_callbacks.append(lambda: on_error(create_error(code)))
 
     def start(self, work: Callable[[], object], name: str) -> None:
-        """A task of the client's own, beside the application's; a defect in it is raised by the application's next call."""
+        """Start a background task of the client. The next call of the application raises an unexpected exception of this task."""
         process = self.schedule.process
         if process is None:
             raise GreenletExit  # the schedule is closed
 
-        def live() -> None:
+        def run_task() -> None:
             try:
                 work()
             except Exception as failed:
@@ -81,26 +82,26 @@ class Client:
             if task is not None:
                 task.process.tasks.remove(task)
                 self.schedule.all_tasks.remove(task)
-        self.schedule.start(process, live, name)
+        self.schedule.start(process, run_task, name)
 
-    def tell(self) -> int:
-        """Call the application's functions that wait; how many."""
+    def run_callbacks(self) -> int:
+        """Run the pending callbacks of the application. Returns how many there were."""
         if self.defect is not None:
             raise self.defect
         count = 0
-        while self.told:
-            self.told.popleft()()
+        while self.pending_callbacks:
+            self.pending_callbacks.popleft()()
             count += 1
         return count
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Metadata."""
         try:
-            found: ClusterMetadata = self.ask("Metadata", lambda: metadata(self.cluster, topic), timeout)
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
-        except Refused as refused:
-            raise failure(refused.code, refused.reason) from None
+            found: ClusterMetadata = self.request("Metadata", lambda: describe_metadata(self.cluster, topic), timeout)
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TRANSPORT, "Failed to get metadata: Local: Broker transport failure") from None
+        except BrokerError as error:
+            raise create_exception(error.code, error.reason) from None
         return found
 
     def __len__(self) -> int:
@@ -110,21 +111,21 @@ class Client:
         return True
 
 
-def metadata(cluster: Cluster, wanted: str | None) -> ClusterMetadata:
-    """Of all topics, or of one."""
+def describe_metadata(cluster: Cluster, wanted_topic: str | None) -> ClusterMetadata:
+    """The metadata of all topics, or of one."""
     answer: Any = ClusterMetadata()
     answer.cluster_id, answer.controller_id, answer.orig_broker_id, answer.orig_broker_name = cluster.cluster_id, 1, 1, f"{cluster.address}/1"
     broker: Any = BrokerMetadata()
     broker.id, broker.host, broker.port = 1, cluster.name, 9092
     answer.brokers[1] = broker
-    for name in cluster.topics if wanted is None else [wanted]:
+    for name in cluster.topics if wanted_topic is None else [wanted_topic]:
         answer.topics[name] = found = TopicMetadata()
         found.topic = name
         if name not in cluster.topics:
-            found.error = error_of(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            found.error = create_error(KafkaError.UNKNOWN_TOPIC_OR_PART)
             continue
         for number in range(len(cluster.topics[name].logs)):
             found.partitions[number] = partition = PartitionMetadata()
             partition.id, partition.leader, partition.replicas, partition.isrs = number, 1, [1], [1]
-    described: ClusterMetadata = answer
-    return described
+    result: ClusterMetadata = answer
+    return result

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from simulator.kafka.refused import Refused
+from simulator.kafka.errors import BrokerError
 
 LONG_MAX = "9223372036854775807"
 DEFAULTS: dict[str, str] = {
@@ -22,25 +22,25 @@ DEFAULTS: dict[str, str] = {
 }
 
 
-OLDER = DEFAULTS | {
+DEFAULTS_3_9 = DEFAULTS | {
     "message.timestamp.after.max.ms": LONG_MAX, "message.timestamp.difference.max.ms": LONG_MAX, "message.downconversion.enable": "true",
     "message.format.version": "3.0-IV1",
 }
-"""Of 3.9."""
+"""The default topic settings of Kafka 3.9."""
 
 
-def configured(defaults: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """All of it; Refused for a name that brokers do not know."""
-    for name in own:
+def merge_config(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """The complete configuration of a topic. BrokerError for a name that brokers do not know."""
+    for name in overrides:
         if name not in defaults:
-            raise Refused(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {name}")
-    return {**defaults, **own}
+            raise BrokerError(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    return {**defaults, **overrides}
 
 
-BROKER = {
+BROKER_CONFIG = {
     "auto.create.topics.enable": "false", "offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1", "transaction.max.timeout.ms": "900000", "group.min.session.timeout.ms": "6000",
     "group.max.session.timeout.ms": "1800000", "offsets.retention.minutes": "10080", "offset.metadata.max.bytes": "4096", "min.insync.replicas": "1",
     "transactional.id.expiration.ms": "604800000", "message.max.bytes": "1048588",
 }
-"""What a broker answers of itself, as far as it is asked."""
+"""The broker settings that the service reads."""

@@ -1,7 +1,7 @@
-"""confluent-kafka's Consumer: assignment by hand or by a group, reading, commits, offsets.
+"""confluent-kafka's Consumer: manual assignment or a group, reading, commits, offsets.
 
-The group's member (`membership`) works on beside the application and leaves notes for it; they are looked at in `poll` and `consume`, where the
-application's callbacks run.
+The membership of the group (`membership`) runs in a task of its own and leaves events for the application. `poll` and `consume` handle them and run the
+application's callbacks.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, Message, TopicPartition
 
+from simulator.kafka.consumer_protocol_membership import ConsumerProtocolMembership
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception, create_topic_partition
 from simulator.kafka.fetch import Fetcher
-from simulator.kafka.listed import listed
-from simulator.kafka.member_metadata import serialised
+from simulator.kafka.group_metadata import serialize_metadata
+from simulator.kafka.list_offsets import answer_list_offsets
 from simulator.kafka.membership import ClassicMembership, Membership
 from simulator.kafka.network import FOREVER_S, Network
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure, place
-from simulator.kafka.shared_membership import SharedMembership
 
 Callback = Callable[["Consumer", list[TopicPartition]], object]
 
 
 class Consumer(Fetcher):
-    """As far as reo uses it."""
+    """The part of the interface that reo uses."""
 
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
         self.group_id = str(options["group.id"])
-        self.notes: deque[tuple[str, list[TopicPartition]] | Message] = deque()
-        """What the member has to tell: an event and its partitions, or an error."""
+        self.events: deque[tuple[str, list[TopicPartition]] | Message] = deque()
+        """What the membership reports: an event and its partitions, or an error."""
         self.polled_at = self.schedule.now
         self.membership: Membership | None = None
         self.callbacks: dict[str, Callback | None] = {}
@@ -41,208 +41,213 @@ class Consumer(Fetcher):
 
     def poll(self, timeout: float = -1) -> Message | None:
         """The next message, or an error."""
-        found = self._take(1, timeout)
-        return found[0] if found else None
+        messages = self._consume(1, timeout)
+        return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As many as there are until then."""
-        return self._take(num_messages, timeout)
+        """The messages that come before the timeout, up to `num_messages`."""
+        return self._consume(num_messages, timeout)
 
-    def _take(self, count: int, timeout_s: float) -> list[Message]:
+    def _consume(self, count: int, timeout_s: float) -> list[Message]:
         self._check_open()
         schedule = self.schedule
         deadline = schedule.now + (timeout_s if timeout_s >= 0 else FOREVER_S)
-        found: list[Message] = []
+        messages: list[Message] = []
         while True:
             self.polled_at = schedule.now
-            self.tell()
-            while self.notes and len(found) < count:
-                note = self.notes.popleft()
-                if isinstance(note, tuple):
-                    self._rebalance(*note)
+            self.run_callbacks()
+            while self.events and len(messages) < count:
+                event = self.events.popleft()
+                if isinstance(event, tuple):
+                    self._rebalance(*event)
                 else:
-                    found.append(note)
-            found += self.take(count - len(found))
-            if len(found) == count or schedule.now >= deadline:
-                return found
+                    messages.append(event)
+            messages += self.take_messages(count - len(messages))
+            if len(messages) == count or schedule.now >= deadline:
+                return messages
             self.fetch(deadline - schedule.now)
 
     def _rebalance(self, event: str, partitions: list[TopicPartition]) -> None:
-        """The application's callback; what it leaves undone is done for it."""
+        """Run the application's callback. If it does not assign or unassign, do it here."""
         callback = self.callbacks.get(event) or (self.callbacks.get("revoke") if event == "lost" else None)
         self.has_assigned = False
-        is_shared = isinstance(self.membership, SharedMembership)
+        is_consumer_protocol = isinstance(self.membership, ConsumerProtocolMembership)
         try:
             if callback:
-                callback(self, [TopicPartition(given.topic, given.partition) for given in partitions])
+                callback(self, [TopicPartition(partition.topic, partition.partition) for partition in partitions])
             if event == "assign" and not self.has_assigned:
-                (self.incremental_assign if is_shared else self.assign)(partitions)
+                (self.incremental_assign if is_consumer_protocol else self.assign)(partitions)
         finally:
             if event != "assign" and self.membership:
-                self.drop([(given.topic, given.partition) for given in partitions])
-                self.membership.on_let_go()
+                self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
+                self.membership.on_revoked()
             elif self.membership:
-                self.membership.on_taken()
+                self.membership.on_assigned()
 
     # ---- assignment
 
     def subscribe(self, topics: Sequence[str], on_assign: Callback | None = None, on_revoke: Callback | None = None,
                   on_lost: Callback | None = None) -> None:
-        """Take part in the group; again, join again."""
+        """Join the group, or join again with other topics."""
         self._check_open()
         self.callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
         if self.membership is None:
-            kind = SharedMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
+            kind = ConsumerProtocolMembership if self.options.get("group.protocol") == "consumer" else ClassicMembership
             self.membership = kind(self, list(topics))
-            self.start(self.membership.live, f"{self.client_id} of {self.group_id}")
+            self.start(self.membership.run, f"{self.client_id} of {self.group_id}")
         else:
             self.membership.subscribe(list(topics))
 
     def unsubscribe(self) -> None:
         """Leave the group."""
         self._leave()
-        self.drop(self.slots)
+        self.remove_partitions(self.partition_states)
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these, and nothing else."""
+        """Read these partitions and no others."""
         self._check_open()
         self.has_assigned = True
-        self.drop(self.slots)
-        self.add(partitions)
+        self.remove_partitions(self.partition_states)
+        self.add_partitions(partitions)
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these too."""
+        """Read these partitions too."""
         self.has_assigned = True
-        self.add(partitions)
+        self.add_partitions(partitions)
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these no more."""
-        self.drop([(given.topic, given.partition) for given in partitions])
+        """Stop reading these partitions."""
+        self.remove_partitions([(partition.topic, partition.partition) for partition in partitions])
 
     def unassign(self) -> None:
         """Read nothing."""
         self._check_open()
-        self.drop(self.slots)
+        self.remove_partitions(self.partition_states)
 
     def assignment(self) -> list[TopicPartition]:
-        """What is read."""
-        return [TopicPartition(*key) for key in sorted(self.slots)]
+        """The assigned partitions."""
+        return [TopicPartition(*key) for key in sorted(self.partition_states)]
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Hand out nothing of these."""
-        for given in partitions:
-            self.slots[given.topic, given.partition].is_paused = True
+        """Return no records of these partitions."""
+        for partition in partitions:
+            self.partition_states[partition.topic, partition.partition].is_paused = True
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on with these."""
-        for given in partitions:
-            self.slots[given.topic, given.partition].is_paused = False
+        """Return records of these partitions again."""
+        for partition in partitions:
+            self.partition_states[partition.topic, partition.partition].is_paused = False
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on there."""
+        """Read on from this offset."""
         key = partition.topic, partition.partition
-        if key not in self.slots:
-            raise failure(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
-        self.move(key, partition.offset, partition.leader_epoch)
+        if key not in self.partition_states:
+            raise create_exception(KafkaError._UNKNOWN_PARTITION, "Failed to seek to offset: Local: Unknown partition")
+        self.seek_partition(key, partition.offset, partition.leader_epoch)
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """After the last record that was handed out."""
-        slots = [self.slots.get((given.topic, given.partition)) for given in partitions]
-        return [place(given.topic, given.partition, slot.position if slot else OFFSET_INVALID) for given, slot in zip(partitions, slots, strict=True)]
+        """The offset after the last record that was returned, for each partition."""
+        partition_states = [self.partition_states.get((partition.topic, partition.partition)) for partition in partitions]
+        return [create_topic_partition(asked.topic, asked.partition, state.position if state else OFFSET_INVALID)
+                for asked, state in zip(partitions, partition_states, strict=True)]
 
     # ---- offsets
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """The group's commits; undecided ones are waited for with read_committed."""
+        """The committed offsets of the group. With read_committed, wait until pending offsets are stable."""
         self._check_open()
         deadline = self.schedule.now + (timeout if timeout >= 0 else FOREVER_S)
-        keys = [(given.topic, given.partition) for given in partitions]
+        keys = [(partition.topic, partition.partition) for partition in partitions]
         while True:
             try:
-                found = self.ask("OffsetFetch", lambda: self.cluster.seen_group(self.group_id).fetch(keys, self.is_committed), deadline - self.schedule.now)
-            except (NoAnswer, ConnectionLost):
-                raise failure(KafkaError._TIMED_OUT) from None
-            if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in found.values()):
-                return [place(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
-                        for key, (offset, metadata, code) in ((key, found[key]) for key in keys)]
+                answers = self.request("OffsetFetch", lambda: self.cluster.find_group(self.group_id).fetch(keys, self.is_read_committed),
+                                       deadline - self.schedule.now)
+            except (RequestTimedOut, ConnectionLost):
+                raise create_exception(KafkaError._TIMED_OUT) from None
+            if not any(code == KafkaError.UNSTABLE_OFFSET_COMMIT for _, _, code in answers.values()):
+                return [create_topic_partition(*key, offset if offset >= 0 else OFFSET_INVALID, metadata or None, code)
+                        for key, (offset, metadata, code) in ((key, answers[key]) for key in keys)]
             if self.schedule.now + self.backoff_s >= deadline:
                 self.schedule.sleep(deadline - self.schedule.now)
-                raise failure(KafkaError._TIMED_OUT)
+                raise create_exception(KafkaError._TIMED_OUT)
             self.schedule.sleep(self.backoff_s)
 
     def commit(self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None,
                asynchronous: bool = True) -> list[TopicPartition] | None:
-        """For the group, as its member if it is one."""
+        """Commit offsets of the group; as its member, if this consumer is one."""
         self._check_open()
         if message is not None:
             offsets = [TopicPartition(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0) + 1)]
-        given = offsets if offsets is not None else [TopicPartition(*key, slot.position) for key, slot in self.slots.items() if slot.position >= 0]
-        if not given:
-            raise failure(KafkaError._NO_OFFSET)
+        own_positions = [TopicPartition(*key, state.position) for key, state in self.partition_states.items() if state.position >= 0]
+        positions = own_positions if offsets is None else offsets
+        if not positions:
+            raise create_exception(KafkaError._NO_OFFSET)
         if self.membership and self.membership.is_fatal:
-            raise failure(KafkaError._FATAL)
+            raise create_exception(KafkaError._FATAL)
         generation, member_id, instance_id = self.member()
-        wanted = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in given}
+        offsets_to_commit = {(position.topic, position.partition): (position.offset, position.metadata or "") for position in positions}
 
         def execute() -> dict[tuple[str, int], int]:
-            return self.cluster.group(self.group_id).commit(wanted, generation, member_id, instance_id)
+            return self.cluster.group(self.group_id).commit(offsets_to_commit, generation, member_id, instance_id)
         if asynchronous:
             self.network.send(self.cluster, "OffsetCommit", execute, 60.0, lambda *_: None)
             return None
         try:
-            codes = self.ask("OffsetCommit", execute, 60.0)
-        except Refused as refused:
-            raise failure(refused.code) from None
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TIMED_OUT) from None
+            codes = self.request("OffsetCommit", execute, 60.0)
+        except BrokerError as error:
+            raise create_exception(error.code) from None
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TIMED_OUT) from None
         if codes and all(codes.values()):
-            raise failure(next(iter(codes.values())))
-        return [place(one.topic, one.partition, one.offset, one.metadata, codes[one.topic, one.partition]) for one in given]
+            raise create_exception(next(iter(codes.values())))
+        return [create_topic_partition(position.topic, position.partition, position.offset, position.metadata, codes[position.topic, position.partition])
+                for position in positions]
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """By timestamp; OFFSET_END and OFFSET_BEGINNING are asked for too."""
+        """Offsets by timestamp; also OFFSET_END and OFFSET_BEGINNING."""
         self._check_open()
-        asked = [(given.topic, given.partition, given.offset) for given in partitions]
+        asked = [(partition.topic, partition.partition, partition.offset) for partition in partitions]
         try:
-            answers = self.ask("ListOffsets", lambda: [listed(self.cluster, *one, self.is_committed) for one in asked], timeout)
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
-        return [place(topic, partition, answer.offset, None, answer.code) for (topic, partition, _), answer in zip(asked, answers, strict=True)]
+            answers = self.request("ListOffsets", lambda: [answer_list_offsets(self.cluster, *one, self.is_read_committed) for one in asked], timeout)
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TIMED_OUT, "Failed to get offsets: Local: Timed out") from None
+        return [create_topic_partition(topic, partition, answer.offset, None, answer.code)
+                for (topic, partition, _), answer in zip(asked, answers, strict=True)]
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
-        """Beginning and end, `cached` as of the last fetch."""
+        """The low and high watermark; with `cached`, those of the last fetch."""
         self._check_open()
         key = partition.topic, partition.partition
         if cached:
-            slot = self.slots.get(key)
-            return (slot.begin, slot.end) if slot else (OFFSET_INVALID, OFFSET_INVALID)
+            state = self.partition_states.get(key)
+            return (state.begin, state.end) if state else (OFFSET_INVALID, OFFSET_INVALID)
         try:
-            return self.ask("ListOffsets", lambda: (self.cluster.log(*key).begin, self._logical(self.cluster.log(*key), -1)), timeout)
-        except (NoAnswer, ConnectionLost):
-            raise failure(KafkaError._TIMED_OUT) from None
-        except Refused as refused:
-            raise failure(KafkaError._UNKNOWN_PARTITION if refused.code == KafkaError.UNKNOWN_TOPIC_OR_PART else refused.code) from None
+            return self.request("ListOffsets", lambda: (self.cluster.log(*key).begin, self._resolve_logical_offset(self.cluster.log(*key), -1)), timeout)
+        except (RequestTimedOut, ConnectionLost):
+            raise create_exception(KafkaError._TIMED_OUT) from None
+        except BrokerError as error:
+            raise create_exception(KafkaError._UNKNOWN_PARTITION if error.code == KafkaError.UNKNOWN_TOPIC_OR_PART else error.code) from None
 
     # ---- the group
 
     def member(self) -> tuple[int, str, str | None]:
-        """Generation, member id and instance id, as far as this is a member."""
-        found = self.membership
-        return (found.generation, found.member_id, found.instance_id) if found else (-1, "", None)
+        """Generation, member id and instance id; empty values when this is no member."""
+        membership = self.membership
+        return (membership.generation, membership.member_id, membership.instance_id) if membership else (-1, "", None)
 
     def memberid(self) -> str:
-        """As the broker calls it."""
+        """The member id."""
         return self.member()[1]
 
     def consumer_group_metadata(self) -> bytes:
-        """As librdkafka serialises it."""
-        return serialised(self.group_id, *self.member())
+        """The group metadata, as librdkafka serializes it."""
+        return serialize_metadata(self.group_id, *self.member())
 
     def close(self) -> None:
-        """Leave the group; partitions are given up in the callback first."""
+        """Run the revoke callback, then leave the group."""
         if not self.is_closed:
             self._leave()
-            self.drop(self.slots)
+            self.remove_partitions(self.partition_states)
             self.is_closed = True
 
     def _leave(self) -> None:
@@ -251,7 +256,7 @@ class Consumer(Fetcher):
                 self._rebalance("revoke", [TopicPartition(*key) for key in sorted(self.membership.owned)])
             self.membership.leave()
             self.membership = None
-            self.notes.clear()
+            self.events.clear()
 
     def _check_open(self) -> None:
         if self.is_closed:

@@ -1,6 +1,6 @@
-"""A consumer's positions, and reading from them: what one Fetch brings, partition ends, positions that are gone.
+"""A consumer's positions and fetches: what one Fetch returns, partition EOF, offsets out of range.
 
-What was fetched waits in a buffer until the application takes it: records that a broker has lost since are handed out all the same.
+Fetched records wait in a buffer for the application. They are returned even if the broker has lost them since.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, KafkaError, Message, TopicPartition
 
 from simulator.kafka.client import Client
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
 from simulator.kafka.log import Log, Record
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of
 from simulator.schedule import Signal
 
 FETCH_RECORDS = 1000
 SHORT_FETCH = 0.2
-"""How often a fetch brings a few records only."""
+"""The share of fetches that return only a few records."""
 
 
-class Slot:
-    """An assigned partition."""
+class PartitionState:
+    """The state of an assigned partition."""
 
-    __slots__ = ("begin", "end", "ended_at", "is_failed", "is_paused", "leader_epoch", "next", "partition", "position", "seen_epoch", "topic")
+    __slots__ = ("begin", "end", "eof_offset", "is_offset_lost", "is_paused", "leader_epoch", "metadata_epoch", "next", "partition", "position", "topic")
 
     def __init__(self, topic: str, partition: int, offset: int, leader_epoch: int | None) -> None:
         self.topic = topic
         self.partition = partition
         self.next = OFFSET_STORED if offset == OFFSET_INVALID else offset
-        """To be fetched."""
+        """The next offset to fetch."""
         self.position = OFFSET_INVALID
-        """After the last record that the application has."""
+        """The offset after the last record that the application has."""
         self.is_paused = False
-        self.is_failed = False
-        """Its position is gone, and the application knows."""
-        self.ended_at = -1
-        """The offset at which the application was told of the partition's end."""
+        self.is_offset_lost = False
+        """Whether its offset is lost, and the application has got the error."""
+        self.eof_offset = -1
+        """The offset of the last partition EOF that the application got."""
         self.leader_epoch = -1 if leader_epoch is None else leader_epoch
-        """Of the record before the position."""
-        self.seen_epoch = -1
-        """The leader epoch of the last metadata."""
+        """The leader epoch of the record before the position."""
+        self.metadata_epoch = -1
+        """The leader epoch of the last fetch."""
         self.begin = self.end = OFFSET_INVALID
 
 
-class Fetched(NamedTuple):
-    """What a broker answers of one partition."""
+class FetchAnswer(NamedTuple):
+    """The response of a Fetch for one partition."""
 
     records: list[Record]
     next: int
     begin: int
     end: int
-    stable: int
+    last_stable_offset: int
     leader_epoch: int
     marker: int = -1
     """The offset after the last marker."""
@@ -61,153 +61,156 @@ class Fetched(NamedTuple):
 
 
 class Fetcher(Client):
-    """The part of a consumer that reads."""
+    """The part of a consumer that fetches."""
 
     def __init__(self, network: Any, options: Any) -> None:
         super().__init__(network, options)
-        self.slots: dict[tuple[str, int], Slot] = {}
-        self.buffer: deque[tuple[Slot, Message | int]] = deque()
-        """Messages, and positions that follow from markers alone."""
-        self.wake = Signal(self.schedule)
-        self.is_committed = self.options.get("isolation.level", "read_committed") == "read_committed"
-        self.tells_ends = self.is_set("enable.partition.eof")
-        self.reset = {"earliest": OFFSET_BEGINNING, "beginning": OFFSET_BEGINNING, "smallest": OFFSET_BEGINNING, "error": None}.get(
+        self.partition_states: dict[tuple[str, int], PartitionState] = {}
+        self.buffer: deque[tuple[PartitionState, Message | int]] = deque()
+        """Messages, and positions that come from markers alone."""
+        self.data_available = Signal(self.schedule)
+        self.is_read_committed = self.options.get("isolation.level", "read_committed") == "read_committed"
+        self.is_eof_enabled = self.is_enabled("enable.partition.eof")
+        self.offset_reset = {"earliest": OFFSET_BEGINNING, "beginning": OFFSET_BEGINNING, "smallest": OFFSET_BEGINNING, "error": None}.get(
             str(self.options.get("auto.offset.reset", "latest")), OFFSET_END)
 
-    def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too."""
-        for given in partitions:
-            self.slots[given.topic, given.partition] = Slot(given.topic, given.partition, given.offset, given.leader_epoch)
-            log = self.cluster.log_of(given.topic, given.partition)
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Start reading these partitions."""
+        for partition in partitions:
+            state = PartitionState(partition.topic, partition.partition, partition.offset, partition.leader_epoch)
+            self.partition_states[partition.topic, partition.partition] = state
+            log = self.cluster.find_log(partition.topic, partition.partition)
             if log:
-                log.watchers[self.wake] = None
+                log.watchers[self.data_available] = None
 
-    def drop(self, places: Iterable[tuple[str, int]]) -> None:
-        """Read these no more."""
-        for place in list(places):
-            self.slots.pop(place, None)
-            log = self.cluster.log_of(*place)
+    def remove_partitions(self, partition_keys: Iterable[tuple[str, int]]) -> None:
+        """Stop reading these partitions, and drop their messages from the buffer."""
+        for partition_key in list(partition_keys):
+            self.partition_states.pop(partition_key, None)
+            log = self.cluster.find_log(*partition_key)
             if log:
-                log.watchers.pop(self.wake, None)
-        self.buffer = deque((slot, message) for slot, message in self.buffer if self.slots.get((slot.topic, slot.partition)) is slot)
+                log.watchers.pop(self.data_available, None)
+        self.buffer = deque((state, message) for state, message in self.buffer if self.partition_states.get((state.topic, state.partition)) is state)
 
-    def move(self, place: tuple[str, int], offset: int, leader_epoch: int | None) -> None:
-        """Go on reading there; what was fetched of it is forgotten."""
-        old = self.slots[place]
-        self.drop([place])
-        self.add([TopicPartition(*place, offset)])
-        new = self.slots[place]
-        new.is_paused, new.seen_epoch, new.begin, new.end = old.is_paused, old.seen_epoch, old.begin, old.end
+    def seek_partition(self, partition_key: tuple[str, int], offset: int, leader_epoch: int | None) -> None:
+        """Read on from this offset; drop the partition's fetched messages."""
+        old = self.partition_states[partition_key]
+        self.remove_partitions([partition_key])
+        self.add_partitions([TopicPartition(*partition_key, offset)])
+        new = self.partition_states[partition_key]
+        new.is_paused, new.metadata_epoch, new.begin, new.end = old.is_paused, old.metadata_epoch, old.begin, old.end
         new.leader_epoch = -1 if leader_epoch is None else leader_epoch
 
-    def take(self, count: int) -> list[Message]:
-        """Up to so many of the messages that were fetched."""
-        found: list[Message] = []
-        held = deque[tuple[Slot, Message | int]]()
-        while self.buffer and len(found) < count:
-            slot, message = self.buffer.popleft()
-            if slot.is_paused:
-                held.append((slot, message))
+    def take_messages(self, count: int) -> list[Message]:
+        """Take up to `count` messages from the buffer."""
+        messages: list[Message] = []
+        of_paused_partitions = deque[tuple[PartitionState, Message | int]]()
+        while self.buffer and len(messages) < count:
+            state, message = self.buffer.popleft()
+            if state.is_paused:
+                of_paused_partitions.append((state, message))
                 continue
             if isinstance(message, int):
-                slot.position = message
+                state.position = message
                 continue
             if message.error() is None:
-                slot.position = int(message.offset() or 0) + 1
-            found.append(message)
-        self.buffer.extendleft(reversed(held))
-        return found
+                state.position = int(message.offset() or 0) + 1
+            messages.append(message)
+        self.buffer.extendleft(reversed(of_paused_partitions))
+        return messages
 
-    def fetch(self, left_s: float) -> None:
-        """Fill the buffer, or wait for what comes."""
-        wanted = [slot for slot in self.slots.values() if self._has_news(slot)]
-        if not wanted or self.buffer:
-            self.schedule.wait(self.wake, left_s)
+    def fetch(self, remaining_s: float) -> None:
+        """Fetch into the buffer, or wait until there is something to fetch."""
+        fetched_states = [state for state in self.partition_states.values() if self._has_something_to_fetch(state)]
+        if not fetched_states or self.buffer:
+            self.schedule.wait(self.data_available, remaining_s)
             return
         chance = self.schedule.random
         count = chance.randint(1, 10) if chance.random() < SHORT_FETCH else FETCH_RECORDS
         try:
-            answers = self.ask("Fetch", lambda: [(slot, self._fetched(slot, count)) for slot in wanted], left_s)
-        except (NoAnswer, ConnectionLost):
+            answers = self.request("Fetch", lambda: [(state, self._answer_fetch(state, count)) for state in fetched_states], remaining_s)
+        except (RequestTimedOut, ConnectionLost):
             return
-        for slot, answer in answers:
-            if self.slots.get((slot.topic, slot.partition)) is slot:
-                self._receive(slot, answer)
+        for state, answer in answers:
+            if self.partition_states.get((state.topic, state.partition)) is state:
+                self._on_answer(state, answer)
 
-    def _has_news(self, slot: Slot) -> bool:
-        """Whether a fetch would bring something; that nothing does costs no request here."""
-        if slot.is_paused or slot.is_failed:
+    def _has_something_to_fetch(self, state: PartitionState) -> bool:
+        """Whether a fetch would return something. (A fetch that would not is not sent.)"""
+        if state.is_paused or state.is_offset_lost:
             return False
-        log = self.cluster.log_of(slot.topic, slot.partition)
-        if log is None or slot.next < 0 or slot.end < 0 or log.end < slot.next or log.leader_epoch != slot.seen_epoch or slot.next < log.begin:
+        log = self.cluster.find_log(state.topic, state.partition)
+        if log is None or state.next < 0 or state.end < 0 or log.end < state.next or log.leader_epoch != state.metadata_epoch or state.next < log.begin:
             return True
-        stable = log.stable if self.is_committed else log.end
-        return slot.next < stable or (self.tells_ends and slot.ended_at != slot.next and slot.next == stable) or slot.end != log.end
+        last_stable_offset = log.last_stable_offset if self.is_read_committed else log.end
+        is_eof_due = self.is_eof_enabled and state.eof_offset != state.next and state.next == last_stable_offset
+        return state.next < last_stable_offset or is_eof_due or state.end != log.end
 
-    def _fetched(self, slot: Slot, count: int) -> Fetched:
-        """The brokers' part; a logical position is looked up first."""
+    def _answer_fetch(self, state: PartitionState, count: int) -> FetchAnswer:
+        """The broker's response. A logical position is resolved first."""
         try:
-            log = self.cluster.log(slot.topic, slot.partition)
-            offset = self._looked_up(slot, log)
-            if slot.seen_epoch not in (-1, log.leader_epoch) or (slot.seen_epoch == -1 and slot.leader_epoch >= 0):
-                lost_from = log.end_of_epoch(slot.leader_epoch) if slot.leader_epoch >= 0 else offset
+            log = self.cluster.log(state.topic, state.partition)
+            offset = self._resolve_position(state, log)
+            if state.metadata_epoch not in (-1, log.leader_epoch) or (state.metadata_epoch == -1 and state.leader_epoch >= 0):
+                lost_from = log.end_of_epoch(state.leader_epoch) if state.leader_epoch >= 0 else offset
                 if lost_from < offset:
-                    raise Refused(KafkaError._AUTO_OFFSET_RESET, f"Partition log truncation detected at offset {offset} (leader epoch {slot.leader_epoch})")
+                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET,
+                                      f"Partition log truncation detected at offset {offset} (leader epoch {state.leader_epoch})")
             try:
-                records, following, marker = log.read(offset, count, self.is_committed)
-            except Refused:
-                if self.reset is None:
-                    raise Refused(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset not available on the broker: "
+                records, following, marker = log.read(offset, count, self.is_read_committed)
+            except BrokerError:
+                if self.offset_reset is None:
+                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset not available on the broker: "
                                   "Broker: Offset out of range (broker 1)") from None
-                records, following, marker = log.read(self._logical(log, self.reset), count, self.is_committed)
-        except Refused as refused:
-            return Fetched([], slot.next, -1, -1, -1, -1, -1, refused.code, refused.reason)
-        return Fetched(records, following, log.begin, log.end, log.stable if self.is_committed else log.end, log.leader_epoch, marker)
+                records, following, marker = log.read(self._resolve_logical_offset(log, self.offset_reset), count, self.is_read_committed)
+        except BrokerError as error:
+            return FetchAnswer([], state.next, -1, -1, -1, -1, -1, error.code, error.reason)
+        return FetchAnswer(records, following, log.begin, log.end, log.last_stable_offset if self.is_read_committed else log.end, log.leader_epoch, marker)
 
-    def _looked_up(self, slot: Slot, log: Log) -> int:
-        offset = slot.next
+    def _resolve_position(self, state: PartitionState, log: Log) -> int:
+        offset = state.next
         if offset == OFFSET_STORED:
             group = self.cluster.groups.get(str(self.options.get("group.id", "")))
-            committed = group.fetch([(slot.topic, slot.partition)], self.is_committed)[slot.topic, slot.partition] if group else (-1, "", 0)
+            committed = group.fetch([(state.topic, state.partition)], self.is_read_committed)[state.topic, state.partition] if group else (-1, "", 0)
             offset = committed[0]
             if offset < 0:
-                if self.reset is None:
-                    raise Refused(KafkaError._AUTO_OFFSET_RESET, "no previously committed offset available: Local: No offset stored")
-                offset = self.reset
-        return self._logical(log, offset)
+                if self.offset_reset is None:
+                    raise BrokerError(KafkaError._AUTO_OFFSET_RESET, "no previously committed offset available: Local: No offset stored")
+                offset = self.offset_reset
+        return self._resolve_logical_offset(log, offset)
 
-    def _logical(self, log: Log, offset: int) -> int:
+    def _resolve_logical_offset(self, log: Log, offset: int) -> int:
         if offset == OFFSET_BEGINNING:
             return log.begin
         if offset == OFFSET_END:
-            return log.stable if self.is_committed else log.end
+            return log.last_stable_offset if self.is_read_committed else log.end
         if offset < OFFSET_STORED - 1000:  # OFFSET_TAIL
             return max(log.begin, log.end + offset + 2000)
         return offset
 
-    def _receive(self, slot: Slot, answer: Fetched) -> None:
+    def _on_answer(self, state: PartitionState, answer: FetchAnswer) -> None:
         if answer.code:
-            slot.is_failed = True
-            if slot.next >= 0:
-                slot.begin = slot.end = -1
-            self.buffer.append((slot, error_message(slot, answer.next, answer.code, answer.reason)))
+            state.is_offset_lost = True
+            if state.next >= 0:
+                state.begin = state.end = -1
+            self.buffer.append((state, error_message(state, answer.next, answer.code, answer.reason)))
             return
-        slot.next, slot.begin, slot.end, slot.seen_epoch = answer.next, answer.begin, answer.end, answer.leader_epoch
-        topic, partition = slot.topic, slot.partition
+        state.next, state.begin, state.end, state.metadata_epoch = answer.next, answer.begin, answer.end, answer.leader_epoch
+        topic, partition = state.topic, state.partition
         for record in answer.records:
-            self.buffer.append((slot, Message(topic, partition, record.offset, record.key, record.value,
+            self.buffer.append((state, Message(topic, partition, record.offset, record.key, record.value,
                                               list(record.headers) if record.headers else None, None,
                                               (record.timestamp_type, record.timestamp_ms), 0.0, record.leader_epoch)))
         if answer.records:
-            slot.leader_epoch = answer.records[-1].leader_epoch
+            state.leader_epoch = answer.records[-1].leader_epoch
         if answer.marker > (answer.records[-1].offset if answer.records else -1):
-            self.buffer.append((slot, answer.marker))
-        if self.tells_ends and slot.next == answer.stable and slot.ended_at != slot.next:
-            slot.ended_at = slot.next
-            self.buffer.append((slot, error_message(slot, slot.next, KafkaError._PARTITION_EOF, "Fetch from broker 1 reached end of partition at offset "
-                                                    f"{slot.next} (HighwaterMark {answer.end})")))
+            self.buffer.append((state, answer.marker))
+        if self.is_eof_enabled and state.next == answer.last_stable_offset and state.eof_offset != state.next:
+            state.eof_offset = state.next
+            self.buffer.append((state, error_message(state, state.next, KafkaError._PARTITION_EOF, "Fetch from broker 1 reached end of partition at offset "
+                                                    f"{state.next} (HighwaterMark {answer.end})")))
 
 
-def error_message(slot: Slot, offset: int, code: int, reason: str) -> Message:
-    """What a poll returns in place of a record."""
-    return Message(slot.topic, slot.partition, offset, None, reason.encode(), None, error_of(code, reason))
+def error_message(state: PartitionState, offset: int, code: int, reason: str) -> Message:
+    """The error message that a poll returns in place of a record."""
+    return Message(state.topic, state.partition, offset, None, reason.encode(), None, create_error(code, reason))

@@ -7,75 +7,75 @@ from typing import Any
 
 from simulator.schedule import Schedule, Signal
 
-LONG_S = 1e9
+FOREVER_S = 1e9
 
 
 class Future:
-    """An answer that comes."""
+    """The result of a request."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self._is_done = False
         self._value: Any = None
-        self._failed: Exception | None = None
+        self._error: Exception | None = None
         self._signal = Signal(schedule)
-        self._then: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
     def done(self) -> bool:
-        """Whether it is there."""
+        """Whether there is a result or an error."""
         return self._is_done
 
     def result(self, timeout: float | None = None) -> Any:
-        """Waits for it; raises what went wrong, TimeoutError when it does not come in time."""
-        deadline = self.schedule.now + (LONG_S if timeout is None else timeout)
+        """Wait for the result. Raises the error of the request; TimeoutError after the timeout."""
+        deadline = self.schedule.now + (FOREVER_S if timeout is None else timeout)
         while not self._is_done:
             if self.schedule.now >= deadline:
                 raise TimeoutError
             self.schedule.wait(self._signal, deadline - self.schedule.now)
-        if self._failed is not None:
-            raise self._failed
+        if self._error is not None:
+            raise self._error
         return self._value
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What went wrong, if anything did."""
+        """The error of the request, or None."""
         try:
             self.result(timeout)
-        except Exception as failed:
-            return failed
+        except Exception as error:
+            return error
         return None
 
-    def then(self, call: Callable[[], object]) -> None:
-        """Called when it is there."""
+    def on_completed(self, call: Callable[[], object]) -> None:
+        """Call a function when there is a result or an error."""
         if self._is_done:
             call()
         else:
-            self._then.append(call)
+            self._callbacks.append(call)
 
     def add_done_callback(self, call: Callable[[Future], object]) -> None:
-        """The same, with the future."""
-        self.then(lambda: call(self))
+        """Like `on_completed`, with the future as the argument."""
+        self.on_completed(lambda: call(self))
 
     def set(self, value: Any) -> None:
-        """It is there."""
+        """Set the result."""
         self._value = value
-        self._end()
+        self._complete()
 
-    def fail(self, failed: Exception) -> None:
-        """It will not come."""
-        self._failed = failed
-        self._end()
+    def fail(self, error: Exception) -> None:
+        """Set the error."""
+        self._error = error
+        self._complete()
 
-    def settle(self, whole: Future, key: Any) -> None:
-        """One part of a request's answer."""
-        if whole._failed is not None:
-            self.fail(whole._failed)
-        elif isinstance(whole._value[key], Exception):
-            self.fail(whole._value[key])
+    def set_from_answer(self, request_future: Future, key: Any) -> None:
+        """Set the result from one key of a request's response."""
+        if request_future._error is not None:
+            self.fail(request_future._error)
+        elif isinstance(request_future._value[key], Exception):
+            self.fail(request_future._value[key])
         else:
-            self.set(whole._value[key])
+            self.set(request_future._value[key])
 
-    def _end(self) -> None:
+    def _complete(self) -> None:
         self._is_done = True
         self._signal.notify()
-        for call in self._then:
+        for call in self._callbacks:
             call()

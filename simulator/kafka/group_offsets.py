@@ -1,6 +1,6 @@
-"""What a consumer group has committed.
+"""The committed offsets of a consumer group.
 
-Offsets of an open transaction are pending until its marker comes to the group; who asks for decided offsets is told that they are not.
+Offsets of an open transaction are pending until its marker reaches the group. A fetch that requires stable offsets gets UNSTABLE_OFFSET_COMMIT for them.
 """
 
 from __future__ import annotations
@@ -10,78 +10,78 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
-from simulator.kafka.refused import Refused
+from simulator.kafka.errors import BrokerError
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 METADATA_BYTES_MAX = 4096
 
 
 class GroupOffsets:
-    """The offsets of a group; who may commit is for `Group` to say."""
+    """The offsets of a group. `Group` decides who may commit."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
         self.schedule = cluster.schedule
         self.name = name
-        self.offsets: dict[Place, tuple[int, str]] = {}
-        self.pending: dict[int, dict[Place, tuple[int, str]]] = {}
-        """By producer id."""
-        self.written = 0
-        """How many commits there were, decided or not."""
-        self.order: dict[Place, int] = {}
-        """Which of them an offset is from."""
-        self.pending_order: dict[tuple[int, Place], int] = {}
-        """The same, of pending ones."""
+        self.offsets: dict[PartitionKey, tuple[int, str]] = {}
+        self.pending: dict[int, dict[PartitionKey, tuple[int, str]]] = {}
+        """Pending offsets, by producer id."""
+        self.commit_count = 0
+        """How many commits there were, pending or not."""
+        self.commit_numbers: dict[PartitionKey, int] = {}
+        """For each partition, the number of the commit that its offset is from."""
+        self.pending_commit_numbers: dict[tuple[int, PartitionKey], int] = {}
+        """The same for pending offsets."""
 
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
-        """Refused for a commit that is not from a member of this generation."""
+        """BrokerError for a commit that is not from a member of this generation."""
         raise NotImplementedError
 
-    def commit(self, offsets: Mapping[Place, tuple[int, str]], generation: int = -1, member_id: str = "",
-               instance_id: str | None = None) -> dict[Place, int]:
-        """OffsetCommit: by partition an error code, 0 for none."""
+    def commit(self, offsets: Mapping[PartitionKey, tuple[int, str]], generation: int = -1, member_id: str = "",
+               instance_id: str | None = None) -> dict[PartitionKey, int]:
+        """OffsetCommit: for each partition an error code, or 0."""
         self.check_member(generation, member_id, instance_id)
-        codes = {place: self._code(place, metadata) for place, (_, metadata) in offsets.items()}
-        self.written += 1
-        for place, offset in offsets.items():
-            if not codes[place]:
-                self.offsets[place], self.order[place] = offset, self.written
+        codes = {partition_key: self._code(partition_key, metadata) for partition_key, (_, metadata) in offsets.items()}
+        self.commit_count += 1
+        for partition_key, offset in offsets.items():
+            if not codes[partition_key]:
+                self.offsets[partition_key], self.commit_numbers[partition_key] = offset, self.commit_count
         return codes
 
-    def _code(self, place: Place, metadata: str) -> int:
-        if self.cluster.log_of(*place) is None:
+    def _code(self, partition_key: PartitionKey, metadata: str) -> int:
+        if self.cluster.find_log(*partition_key) is None:
             return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return int(KafkaError.OFFSET_METADATA_TOO_LARGE) if len(metadata.encode()) > METADATA_BYTES_MAX else 0
 
-    def pend(self, producer_id: int, offsets: Mapping[Place, tuple[int, str]]) -> None:
-        """Offsets of an open transaction."""
+    def add_pending(self, producer_id: int, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+        """Add the offsets of an open transaction."""
         if any(len(metadata.encode()) > METADATA_BYTES_MAX for _, metadata in offsets.values()):
-            raise Refused(KafkaError.OFFSET_METADATA_TOO_LARGE)
+            raise BrokerError(KafkaError.OFFSET_METADATA_TOO_LARGE)
         self.pending.setdefault(producer_id, {}).update(offsets)
-        self.written += 1
-        self.pending_order.update({(producer_id, place): self.written for place in offsets})
+        self.commit_count += 1
+        self.pending_commit_numbers.update({(producer_id, partition_key): self.commit_count for partition_key in offsets})
 
-    def complete(self, producer_id: int, commit: bool) -> None:
-        """The marker of a transaction. It may come after that of a later one, and does not replace what was committed since (`OffsetMetadataManager`)."""
-        for place, offset in self.pending.pop(producer_id, {}).items():
-            written = self.pending_order.pop((producer_id, place))
-            if commit and self.order.get(place, 0) < written:
-                self.offsets[place], self.order[place] = offset, written
+    def complete_transaction(self, producer_id: int, commit: bool) -> None:
+        """A marker ends a transaction. It can come after the marker of a later one; then it does not replace newer offsets (`OffsetMetadataManager`)."""
+        for partition_key, offset in self.pending.pop(producer_id, {}).items():
+            commit_number = self.pending_commit_numbers.pop((producer_id, partition_key))
+            if commit and self.commit_numbers.get(partition_key, 0) < commit_number:
+                self.offsets[partition_key], self.commit_numbers[partition_key] = offset, commit_number
 
-    def fetch(self, places: Iterable[Place] | None, stable: bool) -> dict[Place, tuple[int, str, int]]:
-        """OffsetFetch: offset, metadata and error code; -1 where nothing is committed. None asks for all that is."""
-        undecided = {place for offsets in self.pending.values() for place in offsets} if stable else set()
-        found = {}
-        for place in (sorted(self.offsets.keys() | undecided) if places is None else places):
-            offset, metadata = self.offsets.get(place, (-1, ""))
-            found[place] = (-1, "", int(KafkaError.UNSTABLE_OFFSET_COMMIT)) if place in undecided else (offset, metadata, 0)
-        return found
+    def fetch(self, partition_keys: Iterable[PartitionKey] | None, require_stable: bool) -> dict[PartitionKey, tuple[int, str, int]]:
+        """OffsetFetch: offset, metadata and error code; -1 for a partition without a committed offset. None fetches all partitions."""
+        pending_keys = {partition_key for offsets in self.pending.values() for partition_key in offsets} if require_stable else set()
+        answers = {}
+        for partition_key in (sorted(self.offsets.keys() | pending_keys) if partition_keys is None else partition_keys):
+            offset, metadata = self.offsets.get(partition_key, (-1, ""))
+            answers[partition_key] = (-1, "", int(KafkaError.UNSTABLE_OFFSET_COMMIT)) if partition_key in pending_keys else (offset, metadata, 0)
+        return answers
 
-    def forget_topic(self, topic: str) -> None:
-        """It was deleted."""
+    def remove_topic(self, topic: str) -> None:
+        """Remove the offsets of a deleted topic."""
         for offsets in (self.offsets, *self.pending.values()):
-            for place in [place for place in offsets if place[0] == topic]:
-                del offsets[place]
+            for partition_key in [partition_key for partition_key in offsets if partition_key[0] == topic]:
+                del offsets[partition_key]

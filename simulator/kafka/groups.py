@@ -1,6 +1,6 @@
-"""Consumer groups: who is a member, and has which partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
+"""Consumer groups: members and their partitions, with the classic protocol (generations, static members) and with group.protocol=consumer.
 
-Joining and the leader's assignment are one step here: as soon as all have joined, the partitions are assigned in turn.
+JoinGroup and SyncGroup are one step here: as soon as all members have joined, the partitions are assigned round robin.
 """
 
 from __future__ import annotations
@@ -11,109 +11,110 @@ from typing import TYPE_CHECKING, Literal
 
 from confluent_kafka import KafkaError
 
-from simulator.kafka.group_offsets import GroupOffsets, Place
-from simulator.kafka.refused import Refused
+from simulator.kafka.errors import BrokerError
+from simulator.kafka.group_offsets import GroupOffsets, PartitionKey
 from simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from simulator.kafka.cluster import Cluster
 
 State = Literal["EMPTY", "PREPARING_REBALANCING", "STABLE", "ASSIGNING", "RECONCILING"]
-SHARED_SESSION_S = 45.0
-"""Of group.protocol=consumer the broker says it."""
+CONSUMER_PROTOCOL_SESSION_S = 45.0
+"""With group.protocol=consumer, the session timeout is a setting of the broker."""
 
 
 class Member:
-    """Of a group."""
+    """A member of a group."""
 
-    __slots__ = ("assigned", "client_id", "heard", "id", "instance_id", "is_joined", "rebalance_s", "session_s", "signal", "topics", "version")
+    __slots__ = ("assigned", "client_id", "epoch", "id", "instance_id", "is_joined", "last_heartbeat_at", "rebalance_timeout_s",
+                 "session_timeout_s", "signal", "topics")
 
     def __init__(self, schedule_signal: Signal, member_id: str, instance_id: str | None, client_id: str) -> None:
         self.id = member_id
         self.instance_id = instance_id
         self.client_id = client_id
         self.topics: list[str] = []
-        self.assigned: list[Place] = []
-        """With the new protocol: what it may have."""
-        self.session_s = 45.0
-        self.rebalance_s = 300.0
-        self.heard = 0.0
+        self.assigned: list[PartitionKey] = []
+        """With group.protocol=consumer: the partitions that it may own."""
+        self.session_timeout_s = 45.0
+        self.rebalance_timeout_s = 300.0
+        self.last_heartbeat_at = 0.0
         self.is_joined = False
-        self.version = -1
-        """The generation, or the member epoch, that it was told."""
+        self.epoch = -1
+        """The generation or member epoch of its last assignment."""
         self.signal = schedule_signal
 
 
 class Group(GroupOffsets):
-    """Its members, with either protocol."""
+    """A group with its members, with either protocol."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
         self.members: dict[str, Member] = {}
         self.instances: dict[str, str] = {}
         """The member id of each static member."""
-        self.is_shared = False
-        """Whether the brokers share out (group.protocol=consumer)."""
+        self.is_consumer_protocol = False
+        """Whether the brokers assign the partitions (group.protocol=consumer)."""
         self.generation = 0
         self.leader = ""
         self.state: State = "EMPTY"
-        self.count = 0
-        self.target: dict[str, list[Place]] = {}
-        """By member, with the new protocol, what it is to have in the end."""
+        self.rebalance_count = 0
+        self.target: dict[str, list[PartitionKey]] = {}
+        """The target assignment of each member, with group.protocol=consumer."""
 
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
-        """Refused for a commit that is not from a member of this generation. Without any sign of a member it is taken, if there are none."""
+        """BrokerError for a commit that is not from a member of this generation. Without a member id, it is accepted if the group has no members."""
         if generation < 0 and not self.members:
             return
         if generation >= 0 or member_id or instance_id:
             self._check_id(member_id, instance_id)
-            expected = self.members[member_id].version if self.is_shared else self.generation
+            expected = self.members[member_id].epoch if self.is_consumer_protocol else self.generation
             if generation != expected:
-                raise Refused(KafkaError.ILLEGAL_GENERATION if is_transactional or not self.is_shared else KafkaError.STALE_MEMBER_EPOCH)
+                raise BrokerError(KafkaError.ILLEGAL_GENERATION if is_transactional or not self.is_consumer_protocol else KafkaError.STALE_MEMBER_EPOCH)
         elif not is_transactional:
-            raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
+            raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
         if not is_transactional and self.state == "PREPARING_REBALANCING" and generation < 0:
-            raise Refused(KafkaError.REBALANCE_IN_PROGRESS)
+            raise BrokerError(KafkaError.REBALANCE_IN_PROGRESS)
 
     def _check_id(self, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None and self.instances.get(instance_id, member_id) != member_id:
-            raise Refused(KafkaError.FENCED_INSTANCE_ID)
+            raise BrokerError(KafkaError.FENCED_INSTANCE_ID)
         if member_id not in self.members:
-            raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
+            raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
 
     # ---- members
 
-    def new_member(self, client_id: str, instance_id: str | None, member_id: str = "") -> Member:
-        """With an id of its own."""
+    def add_member(self, client_id: str, instance_id: str | None, member_id: str = "") -> Member:
+        """Add a member with a new id."""
         member_id = member_id or f"{instance_id or client_id}-{self.schedule.random.getrandbits(64):016x}"
         member = self.members[member_id] = Member(Signal(self.schedule), member_id, instance_id, client_id)
         if instance_id is not None:
             self.instances[instance_id] = member_id
         return member
 
-    def watch(self, member: Member) -> None:
-        """Its session begins."""
-        member.heard = self.schedule.now
-        self.schedule.after(member.session_s, partial(self._look, member))
+    def start_session(self, member: Member) -> None:
+        """Start the session of a member."""
+        member.last_heartbeat_at = self.schedule.now
+        self.schedule.call_later(member.session_timeout_s, partial(self._check_session, member))
 
-    def _look(self, member: Member) -> None:
+    def _check_session(self, member: Member) -> None:
         if self.members.get(member.id) is not member or self.cluster.groups.get(self.name) is not self:
             return
         if member.is_joined and self.state == "PREPARING_REBALANCING":
-            member.heard = self.schedule.now
-        left_s = member.heard + member.session_s - self.schedule.now
-        if left_s > 1e-9:
-            self.schedule.after(left_s, partial(self._look, member))
+            member.last_heartbeat_at = self.schedule.now
+        remaining_s = member.last_heartbeat_at + member.session_timeout_s - self.schedule.now
+        if remaining_s > 1e-9:
+            self.schedule.call_later(remaining_s, partial(self._check_session, member))
         else:
             self.remove(member.id)
 
-    def extend_sessions(self) -> None:
-        """A coordinator that has come back begins all sessions anew."""
+    def restart_sessions(self) -> None:
+        """Start all sessions again, as a coordinator does after its restart."""
         for member in self.members.values():
-            member.heard = self.schedule.now
+            member.last_heartbeat_at = self.schedule.now
 
     def remove(self, member_id: str) -> None:
-        """It left, or was not heard of in its session."""
+        """A member left, or its session timed out."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -122,88 +123,88 @@ class Group(GroupOffsets):
         if not self.members:
             self.state, self.leader, self.target = "EMPTY", "", {}
             self.generation += 1
-        elif self.is_shared:
-            self.share_out()
+        elif self.is_consumer_protocol:
+            self.assign_evenly()
         else:
             self.leader = next(iter(self.members)) if self.leader == member_id else self.leader
-            if self.state == "PREPARING_REBALANCING":  # who has joined need not do it again
-                self._complete_if_all()
+            if self.state == "PREPARING_REBALANCING":  # members that have joined need not join again
+                self._complete_if_all_joined()
             else:
-                self._prepare()
+                self._prepare_rebalance()
 
-    def _topics_partitions(self, members: Iterable[Member]) -> list[Place]:
+    def _list_partitions(self, members: Iterable[Member]) -> list[PartitionKey]:
         names = sorted({topic for member in members for topic in member.topics})
         return [(name, partition) for name in names if name in self.cluster.topics for partition in range(len(self.cluster.topics[name].logs))]
 
     # ---- the classic protocol
 
-    def join(self, client_id: str, member_id: str, instance_id: str | None, topics: list[str], session_s: float, rebalance_s: float) -> Member:
-        """JoinGroup. The member is told its assignment by its signal, when its `version` is the group's generation."""
-        if self.is_shared and self.members:
-            raise Refused(KafkaError.INCONSISTENT_GROUP_PROTOCOL)
-        self.is_shared = False
-        known = self.instances.get(instance_id) if instance_id is not None else None
+    def join(self, client_id: str, member_id: str, instance_id: str | None, topics: list[str], session_timeout_s: float, rebalance_timeout_s: float) -> Member:
+        """JoinGroup. The signal of the member comes when its `epoch` is the generation of the group and its partitions are assigned."""
+        if self.is_consumer_protocol and self.members:
+            raise BrokerError(KafkaError.INCONSISTENT_GROUP_PROTOCOL)
+        self.is_consumer_protocol = False
+        previous_member_id = self.instances.get(instance_id) if instance_id is not None else None
         if member_id:
             self._check_id(member_id, instance_id)
             member = self.members[member_id]
-        elif known is not None:
-            return self._take_place(known, topics)
+        elif previous_member_id is not None:
+            return self._replace_static_member(previous_member_id, topics)
         else:
-            member = self.new_member(client_id, instance_id)
-            member.session_s, member.rebalance_s = session_s, rebalance_s
-            self.watch(member)
+            member = self.add_member(client_id, instance_id)
+            member.session_timeout_s, member.rebalance_timeout_s = session_timeout_s, rebalance_timeout_s
+            self.start_session(member)
         is_new, is_changed = not member_id, member.topics != topics
-        member.topics, member.is_joined, member.heard = topics, True, self.schedule.now
+        member.topics, member.is_joined, member.last_heartbeat_at = topics, True, self.schedule.now
         self.leader = self.leader or member.id
         if self.state == "PREPARING_REBALANCING":
-            self._complete_if_all()
+            self._complete_if_all_joined()
         elif is_new or is_changed or member.id == self.leader:
-            self._prepare(member)
+            self._prepare_rebalance(member)
         else:
-            self._tell(member)
+            self._send_assignment(member)
         return member
 
-    def _take_place(self, known: str, topics: list[str]) -> Member:
-        """A static member comes back: the same one, with a new id. What its predecessor had it is given, if nothing else has changed."""
-        member = self.members.pop(known)
+    def _replace_static_member(self, previous_member_id: str, topics: list[str]) -> Member:
+        """A static member comes back with a new member id. It keeps its partitions if nothing else has changed."""
+        member = self.members.pop(previous_member_id)
         member.id = f"{member.instance_id}-{self.schedule.random.getrandbits(64):016x}"
-        member.signal, member.heard = Signal(self.schedule), self.schedule.now
+        member.signal, member.last_heartbeat_at = Signal(self.schedule), self.schedule.now
         self.members[member.id] = member
         self.instances[str(member.instance_id)] = member.id
-        self.leader = member.id if self.leader == known else self.leader
+        self.leader = member.id if self.leader == previous_member_id else self.leader
         is_changed, member.topics, member.is_joined = member.topics != topics, topics, True
         if self.state == "PREPARING_REBALANCING":
-            self._complete_if_all()
+            self._complete_if_all_joined()
         elif is_changed:
-            self._prepare(member)
+            self._prepare_rebalance(member)
         else:
-            self._tell(member)
+            self._send_assignment(member)
         return member
 
-    def _tell(self, member: Member) -> None:
-        member.version = self.generation
+    def _send_assignment(self, member: Member) -> None:
+        member.epoch = self.generation
         member.signal.notify()
 
-    def _prepare(self, joined: Member | None = None) -> None:
-        """A rebalance: all have to join again."""
+    def _prepare_rebalance(self, joined: Member | None = None) -> None:
+        """Start a rebalance: all members must join again."""
         was_empty, self.state = self.state == "EMPTY", "PREPARING_REBALANCING"
         for member in self.members.values():
             member.is_joined = member is joined
-        self.count += 1
+        self.rebalance_count += 1
         if was_empty and self.cluster.initial_rebalance_delay_s:
-            self.schedule.after(self.cluster.initial_rebalance_delay_s, partial(self._complete, self.count))
+            self.schedule.call_later(self.cluster.initial_rebalance_delay_s, partial(self._complete_rebalance, self.rebalance_count))
             return
-        longest_s = max(member.rebalance_s for member in self.members.values())
-        self.schedule.after(longest_s, partial(self._complete, self.count))
-        self._complete_if_all()
+        longest_s = max(member.rebalance_timeout_s for member in self.members.values())
+        self.schedule.call_later(longest_s, partial(self._complete_rebalance, self.rebalance_count))
+        self._complete_if_all_joined()
 
-    def _complete_if_all(self) -> None:
+    def _complete_if_all_joined(self) -> None:
         if all(member.is_joined for member in self.members.values()):
-            self._complete(self.count)
+            self._complete_rebalance(self.rebalance_count)
 
-    def _complete(self, count: int) -> None:
-        """Who has not joined by now is no member any more, unless it is a static one; the partitions are assigned in turn."""
-        if self.count != count or self.state != "PREPARING_REBALANCING":
+    def _complete_rebalance(self, rebalance_number: int) -> None:
+        """Remove dynamic members that have not joined, and assign the partitions round robin."""
+        if self.rebalance_count != rebalance_number or self.state != "PREPARING_REBALANCING":
             return
         for member in [member for member in self.members.values() if not member.is_joined and member.instance_id is None]:
             del self.members[member.id]
@@ -217,72 +218,73 @@ class Group(GroupOffsets):
         members = sorted(self.members.values(), key=lambda member: member.instance_id or member.id)
         for member in members:
             member.assigned = []
-        turn = 0
-        for topic, partition in self._topics_partitions(members):
-            while topic not in members[turn % len(members)].topics:
-                turn += 1
-            members[turn % len(members)].assigned.append((topic, partition))
-            turn += 1
+        member_number = 0
+        for topic, partition in self._list_partitions(members):
+            while topic not in members[member_number % len(members)].topics:
+                member_number += 1
+            members[member_number % len(members)].assigned.append((topic, partition))
+            member_number += 1
         for member in members:
             if member.is_joined:
-                self._tell(member)
+                self._send_assignment(member)
 
     def heartbeat(self, generation: int, member_id: str, instance_id: str | None) -> None:
-        """Refused with what the member has to do."""
+        """BrokerError tells the member what to do."""
         self._check_id(member_id, instance_id)
         if generation != self.generation:
-            raise Refused(KafkaError.ILLEGAL_GENERATION)
-        self.members[member_id].heard = self.schedule.now
+            raise BrokerError(KafkaError.ILLEGAL_GENERATION)
+        self.members[member_id].last_heartbeat_at = self.schedule.now
         if self.state == "PREPARING_REBALANCING":
-            raise Refused(KafkaError.REBALANCE_IN_PROGRESS)
+            raise BrokerError(KafkaError.REBALANCE_IN_PROGRESS)
 
     # ---- group.protocol=consumer
 
-    def heartbeat_shared(self, client_id: str, member_id: str, epoch: int, topics: list[str], owned: set[Place]) -> tuple[int, set[Place]]:
-        """ConsumerGroupHeartbeat: the member's epoch, and what it may have now. Epoch 0 joins."""
-        if not self.is_shared and self.members:
-            raise Refused(KafkaError.GROUP_ID_NOT_FOUND)
-        self.is_shared = True
+    def consumer_group_heartbeat(self, client_id: str, member_id: str, epoch: int, topics: list[str],
+                                 owned: set[PartitionKey]) -> tuple[int, set[PartitionKey]]:
+        """ConsumerGroupHeartbeat: returns the member epoch and the partitions that the member may own now. Epoch 0 joins."""
+        if not self.is_consumer_protocol and self.members:
+            raise BrokerError(KafkaError.GROUP_ID_NOT_FOUND)
+        self.is_consumer_protocol = True
         member = self.members.get(member_id)
         if member is None:
             if epoch != 0:
-                raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
-            member = self.new_member(client_id, None, member_id)
-            member.session_s = SHARED_SESSION_S
-            self.watch(member)
-        elif epoch not in (0, member.version):
-            raise Refused(KafkaError.FENCED_MEMBER_EPOCH)
-        member.heard = self.schedule.now
-        is_stale = set(self._topics_partitions(self.members.values())) != {place for places in self.target.values() for place in places}
+                raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
+            member = self.add_member(client_id, None, member_id)
+            member.session_timeout_s = CONSUMER_PROTOCOL_SESSION_S
+            self.start_session(member)
+        elif epoch not in (0, member.epoch):
+            raise BrokerError(KafkaError.FENCED_MEMBER_EPOCH)
+        member.last_heartbeat_at = self.schedule.now
+        is_stale = set(self._list_partitions(self.members.values())) != {key for partition_keys in self.target.values() for key in partition_keys}
         if member.topics != topics or member.id not in self.target or is_stale:
             member.topics = topics
-            self.share_out()
-        wanted = set(self.target[member_id])
-        if owned - wanted:
-            return member.version, owned & wanted  # nobody else is given the rest before this member says that it has let go of it
-        taken = {place for other in self.members.values() if other is not member for place in other.assigned}
+            self.assign_evenly()
+        target_partitions = set(self.target[member_id])
+        if owned - target_partitions:
+            return member.epoch, owned & target_partitions  # the rest is assigned to another member only after this member has revoked it
+        assigned_to_others = {partition_key for other in self.members.values() if other is not member for partition_key in other.assigned}
         if epoch:
             member.assigned = sorted(owned)
-        member.assigned = sorted(wanted - (taken - set(member.assigned)))
-        member.version = self.generation
-        return member.version, set(member.assigned)
+        member.assigned = sorted(target_partitions - (assigned_to_others - set(member.assigned)))
+        member.epoch = self.generation
+        return member.epoch, set(member.assigned)
 
-    def share_out(self) -> None:
-        """As evenly as can be, and with few moves."""
+    def assign_evenly(self) -> None:
+        """Compute a balanced target assignment that moves few partitions."""
         self.generation += 1
         members = sorted(self.members.values(), key=lambda member: member.id)
-        places = self._topics_partitions(members)
-        most = -(-len(places) // len(members))
-        target: dict[str, list[Place]] = {member.id: [] for member in members}
-        left = []
-        for place in places:
-            holder = next((member for member in members if place in member.assigned and place[0] in member.topics), None)
-            if holder is not None and len(target[holder.id]) < most:
-                target[holder.id].append(place)
+        partition_keys = self._list_partitions(members)
+        partitions_max = -(-len(partition_keys) // len(members))
+        target: dict[str, list[PartitionKey]] = {member.id: [] for member in members}
+        unassigned = []
+        for partition_key in partition_keys:
+            owner = next((member for member in members if partition_key in member.assigned and partition_key[0] in member.topics), None)
+            if owner is not None and len(target[owner.id]) < partitions_max:
+                target[owner.id].append(partition_key)
             else:
-                left.append(place)
-        for place in left:
-            takers = [member for member in members if place[0] in member.topics]
-            target[min(takers, key=lambda member: len(target[member.id])).id].append(place)
+                unassigned.append(partition_key)
+        for partition_key in unassigned:
+            subscribers = [member for member in members if partition_key[0] in member.topics]
+            target[min(subscribers, key=lambda member: len(target[member.id])).id].append(partition_key)
         self.target = target
         self.state = "STABLE"

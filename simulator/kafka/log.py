@@ -1,7 +1,7 @@
 """One partition's log: records and markers in order of their offsets, and what follows from them for readers and producers.
 
-Only the broker's rules are here: which offset a record gets, which producer may append, how far a read_committed reader comes. The producers' state
-is a function of the records, and is made anew from them when records are lost (`rebuild`), as a broker does it.
+Only the broker's rules are here: which offset a record gets, which producer may append, up to which offset a read_committed consumer can read. The
+producer state follows from the records, and is rebuilt from them when records are lost (`rebuild_producers`), as a broker does it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from simulator.kafka.refused import Refused
+from simulator.kafka.errors import BrokerError
 from simulator.schedule import Signal
 
 DATA, COMMIT, ABORT = 0, 1, 2
@@ -22,7 +22,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """A record, or a marker, as it is in the log."""
+    """A record or a marker in the log."""
 
     offset: int
     key: bytes | None
@@ -42,7 +42,7 @@ _offset = itemgetter(0)
 
 
 class ProducerState:
-    """What a partition knows of a producer."""
+    """The state of a producer in one partition."""
 
     __slots__ = ("epoch", "sequence")
 
@@ -51,8 +51,8 @@ class ProducerState:
         self.sequence = sequence
 
 
-class New(NamedTuple):
-    """A record that is to be appended."""
+class NewRecord(NamedTuple):
+    """A record before it is appended."""
 
     key: bytes | None
     value: bytes | None
@@ -61,7 +61,7 @@ class New(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """Who appends; the plain producer has no id."""
+    """The producer of a batch, and its first sequence. A plain producer has no id."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -75,10 +75,10 @@ PLAIN = Writer()
 class Log:
     """The log of a partition."""
 
-    __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "opened", "producers", "records", "watchers")
+    __slots__ = ("aborted", "begin", "end", "epochs", "leader_epoch", "open_transactions", "producers", "records", "watchers")
 
-    changes: ClassVar[int] = 0
-    """How often any log has changed: who looks at all of them need not look when none did."""
+    change_count: ClassVar[int] = 0
+    """How often any log has changed: the judge checks the logs only when one has changed."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -87,22 +87,22 @@ class Log:
         """The high watermark: the next offset."""
         self.leader_epoch = 0
         self.epochs: list[tuple[int, int]] = [(0, 0)]
-        """Each leader epoch, and the offset where it began."""
+        """Each leader epoch and its start offset."""
         self.producers: dict[int, ProducerState] = {}
-        self.opened: dict[int, int] = {}
-        """By producer id, the first offset of its open transaction."""
+        self.open_transactions: dict[int, int] = {}
+        """For each producer id, the first offset of its open transaction."""
         self.aborted: set[int] = set()
         """The offsets of records of aborted transactions."""
         self.watchers: dict[Signal, None] = {}
-        """Who waits for records, in a fixed order: a set's would differ from run to run."""
+        """The signals of consumers that wait for records. A dict, because the order of a set differs from run to run."""
 
     @property
-    def stable(self) -> int:
+    def last_stable_offset(self) -> int:
         """The last stable offset."""
-        return min(self.opened.values(), default=self.end)
+        return min(self.open_transactions.values(), default=self.end)
 
     def index(self, offset: int) -> int:
-        """The place in `records` of the first record at or after this offset."""
+        """The index in `records` of the first record at or after this offset."""
         records = self.records
         if not records or offset <= records[0].offset:
             return 0
@@ -112,33 +112,33 @@ class Log:
         return bisect_left(records, offset, key=_offset)
 
     def read(self, offset: int, count: int, committed: bool) -> tuple[list[Record], int, int]:
-        """Up to so many visible records from there on, the offset after what was looked at, and that after the last marker, or -1.
+        """Up to `count` visible records from this offset on, the next offset to read, and the offset after the last marker, or -1.
 
-        Refused when the offset is out of range.
+        BrokerError when the offset is out of range.
         """
         if not self.begin <= offset <= self.end:
-            raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
-        end = self.stable if committed else self.end
-        found: list[Record] = []
+            raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
+        end = self.last_stable_offset if committed else self.end
+        visible_records: list[Record] = []
         marker = -1
         records, aborted = self.records, self.aborted
-        at = self.index(offset)
-        while at < len(records) and records[at].offset < end:
-            record = records[at]
-            if len(found) == count:
-                return found, record.offset, marker
+        index_of_record = self.index(offset)
+        while index_of_record < len(records) and records[index_of_record].offset < end:
+            record = records[index_of_record]
+            if len(visible_records) == count:
+                return visible_records, record.offset, marker
             if record.kind != DATA:
                 marker = record.offset + 1
             elif not (committed and record.offset in aborted):
-                found.append(record)
-            at += 1
-        return found, max(offset, end), marker
+                visible_records.append(record)
+            index_of_record += 1
+        return visible_records, max(offset, end), marker
 
-    def append(self, new: Iterable[New], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
-        """Append a batch and return the offset of its first record; with a `timestamp_ms`, it is the broker's. Refused for a producer that may not."""
+    def append(self, new: Iterable[NewRecord], timestamp_ms: int | None, writer: Writer = PLAIN) -> int:
+        """Append a batch and return its first offset. `timestamp_ms` is the LogAppendTime, if any. BrokerError for a producer that may not append."""
         pid, epoch, sequence, is_transactional = writer
         if pid >= 0:
-            duplicate = self._check(writer)
+            duplicate = self._find_duplicate(writer)
             if duplicate is not None:
                 return duplicate
         first = offset = self.end
@@ -148,24 +148,24 @@ class Log:
                                        pid, epoch, sequence, is_transactional))
             offset += 1
             sequence += pid >= 0
-        self._grow(offset)
+        self._set_end(offset)
         if pid >= 0:
             self.producers[pid] = ProducerState(epoch, sequence - 1)
             if is_transactional:
-                self.opened.setdefault(pid, first)
+                self.open_transactions.setdefault(pid, first)
         return first
 
-    def _check(self, writer: Writer) -> int | None:
-        """The offset of a batch that is there already; Refused for an older epoch, or a gap."""
+    def _find_duplicate(self, writer: Writer) -> int | None:
+        """The offset of a batch that is already in the log, or None. BrokerError for an older epoch, or for a gap in the sequence."""
         pid, epoch, sequence, _ = writer
         known = self.producers.get(pid)
         if known is None:
             return None
         if epoch < known.epoch:
-            raise Refused(KafkaError.INVALID_PRODUCER_EPOCH)
+            raise BrokerError(KafkaError.INVALID_PRODUCER_EPOCH)
         if epoch > known.epoch or known.sequence < 0:
             if sequence != 0:
-                raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                raise BrokerError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
             return None
         if sequence == known.sequence + 1:
             return None
@@ -173,77 +173,77 @@ class Log:
             for record in reversed(self.records):
                 if record[7:10] == (pid, epoch, sequence) and record.kind == DATA:
                     return record.offset
-            raise Refused(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
-        raise Refused(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            raise BrokerError(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
+        raise BrokerError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
-    def mark(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
-        """Append the marker of a transaction's end."""
+    def append_marker(self, producer_id: int, epoch: int, kind: int, timestamp_ms: int) -> None:
+        """Append the marker that ends a transaction."""
         self.records.append(Record(self.end, None, None, None, timestamp_ms, CREATE_TIME, self.leader_epoch, producer_id, epoch, -1, True, kind))
         known = self.producers.get(producer_id)
-        self._end(self.records[-1], known)
-        self._grow(self.end + 1)
+        self._end_transaction(self.records[-1], known)
+        self._set_end(self.end + 1)
 
-    def _end(self, marker: Record, known: ProducerState | None) -> None:
+    def _end_transaction(self, marker: Record, known: ProducerState | None) -> None:
         pid, epoch = marker.producer_id, marker.producer_epoch
-        begin = self.opened.pop(pid, None)
+        begin = self.open_transactions.pop(pid, None)
         if begin is not None and marker.kind == ABORT:
             self.aborted.update(record.offset for record in self.records[self.index(begin):self.index(marker.offset)]
                                 if record.producer_id == pid and record.is_transactional)
         if known is None or known.epoch < epoch:
             self.producers[pid] = ProducerState(epoch, -1)
 
-    def _grow(self, end: int) -> None:
+    def _set_end(self, end: int) -> None:
         self.end = end
-        self.wake()
+        self.notify_watchers()
 
-    def wake(self) -> None:
-        """Tell who waits for records."""
-        Log.changes += 1
+    def notify_watchers(self) -> None:
+        """Wake all consumers that wait for records."""
+        Log.change_count += 1
         for watcher in list(self.watchers):
             watcher.notify()
 
     def delete(self, before: int) -> int:
-        """Records below this offset are deleted; the new begin. Refused when it is not there."""
+        """Delete the records below this offset and return the new log start offset. BrokerError when the offset is out of range."""
         before = self.end if before < 0 else before
         if before > self.end:
-            raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
+            raise BrokerError(KafkaError.OFFSET_OUT_OF_RANGE)
         if before > self.begin:
             self.begin = before
             del self.records[:self.index(before)]
         return self.begin
 
-    def compact(self, gone: Iterable[int]) -> None:
-        """Records at these offsets are taken out; all others keep theirs."""
-        taken = set(gone)
-        self.records = [record for record in self.records if record.offset not in taken]
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Remove the records at these offsets. All others keep their offsets."""
+        removed_offsets = set(offsets)
+        self.records = [record for record in self.records if record.offset not in removed_offsets]
 
-    def lose(self, count: int, same_epoch: bool) -> None:
-        """The newest offsets are gone, and are given again; unless it is the `same_epoch`, under a new leader."""
+    def truncate(self, count: int, is_same_epoch: bool) -> None:
+        """Lose the newest offsets, so that they are used again; under a new leader epoch unless `is_same_epoch`."""
         self.end = max(self.begin, self.end - count)
         del self.records[self.index(self.end):]
         self.epochs = [(epoch, begin) for epoch, begin in self.epochs if begin < self.end]
-        self.leader_epoch += not same_epoch
+        self.leader_epoch += not is_same_epoch
         if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
             self.epochs.append((self.leader_epoch, self.end))
-        self.rebuild()
-        self.wake()
+        self.rebuild_producers()
+        self.notify_watchers()
 
     def change_leader(self) -> None:
-        """A new leader epoch begins here."""
+        """Begin a new leader epoch at the log end offset."""
         self.leader_epoch += 1
         self.epochs.append((self.leader_epoch, self.end))
 
-    def rebuild(self) -> None:
-        """The producers' state from the records that are left."""
-        self.producers, self.opened, self.aborted = {}, {}, set()
+    def rebuild_producers(self) -> None:
+        """Rebuild the producer state from the remaining records."""
+        self.producers, self.open_transactions, self.aborted = {}, {}, set()
         for record in self.records:
             pid = record.producer_id
             if record.kind != DATA:
-                self._end(record, self.producers.get(pid))
+                self._end_transaction(record, self.producers.get(pid))
             elif pid >= 0:
                 self.producers[pid] = ProducerState(record.producer_epoch, record.sequence)
                 if record.is_transactional:
-                    self.opened.setdefault(pid, record.offset)
+                    self.open_transactions.setdefault(pid, record.offset)
 
     def end_of_epoch(self, epoch: int) -> int:
         """The first offset after the records of this leader epoch and those before it (OffsetForLeaderEpoch)."""

@@ -1,7 +1,7 @@
-"""A consumer's member of its group: a task of its own beside the application, as librdkafka's main thread is one.
+"""A consumer's membership of its group: a task of its own beside the application, like librdkafka's main thread.
 
-It joins, is heard of, and leaves notes for the application's next poll: partitions to take, to let go of, or lost. It goes on only when the
-application has done so. When the process stands still, or is dead, so is this.
+It joins, sends heartbeats, and leaves events for the application's next poll: partitions assigned, revoked or lost. It goes on only when the application
+has handled them. When the process is frozen or dead, so is this task.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_error
 from simulator.kafka.groups import Member
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, error_of
 from simulator.schedule import Signal
 
 if TYPE_CHECKING:
     from simulator.kafka.consumer import Consumer
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 MAX_POLL_MS, SESSION_MS, HEARTBEAT_MS, REFRESH_MS = 300_000, 45_000, 3_000, 300_000
-SHARED_HEARTBEAT_S = 5.0
+CONSUMER_PROTOCOL_HEARTBEAT_S = 5.0
 
 
 class Membership:
@@ -34,216 +34,217 @@ class Membership:
         self.member_id = ""
         instance = consumer.options.get("group.instance.id")
         self.instance_id = None if instance is None else str(instance)
-        self.owned: set[Place] = set()
-        """What the application has been told to take."""
+        self.owned: set[PartitionKey] = set()
+        """The partitions that are assigned to the application."""
         self.is_over = False
         self.is_fatal = False
-        self.has_changed = False
-        """The subscription."""
+        self.is_subscription_changed = False
+        """Whether the member must join again."""
         self.changed = Signal(self.schedule)
-        self.is_waiting = False
-        """For the application."""
-        self.answered = Signal(self.schedule)
-        self.session_s = consumer.seconds("session.timeout.ms", SESSION_MS)
-        self.max_poll_s = consumer.seconds("max.poll.interval.ms", MAX_POLL_MS)
-        self.heard_at = self.schedule.now
+        self.is_application_due = False
+        """Whether the task waits for the application."""
+        self.application_done = Signal(self.schedule)
+        self.session_timeout_s = consumer.get_seconds("session.timeout.ms", SESSION_MS)
+        self.max_poll_interval_s = consumer.get_seconds("max.poll.interval.ms", MAX_POLL_MS)
+        self.last_heartbeat_at = self.schedule.now
 
-    def live(self) -> None:
+    def run(self) -> None:
         """The task."""
         raise NotImplementedError
 
     def subscribe(self, topics: list[str]) -> None:
-        """Other topics, or join again."""
+        """Subscribe to these topics, and join again."""
         self.topics = topics
-        self.has_changed = True
+        self.is_subscription_changed = True
         self.changed.notify()
 
-    def on_let_go(self) -> None:
-        """The application has let go of partitions."""
-        self.is_waiting = False
-        self.answered.notify()
+    def on_revoked(self) -> None:
+        """The application has revoked partitions."""
+        self.is_application_due = False
+        self.application_done.notify()
 
-    def on_taken(self) -> None:
-        """The application has taken partitions."""
-        self.is_waiting = False
-        self.answered.notify()
+    def on_assigned(self) -> None:
+        """The application has assigned partitions."""
+        self.is_application_due = False
+        self.application_done.notify()
 
     def leave(self) -> None:
-        """Of the application: there is no member any more."""
+        """Called by the application: leave the group and end the task."""
         self.is_over = True
         self.changed.notify()
-        self.answered.notify()
+        self.application_done.notify()
         member_id = self.member_id
         if member_id and self.instance_id is None and not self.is_fatal:
             try:
-                self.consumer.ask("LeaveGroup", lambda: self._left(member_id), 5.0)
-            except (NoAnswer, ConnectionLost, Refused):
+                self.consumer.request("LeaveGroup", lambda: self._remove_member(member_id), 5.0)
+            except (RequestTimedOut, ConnectionLost, BrokerError):
                 return
 
-    def _left(self, member_id: str) -> None:
+    def _remove_member(self, member_id: str) -> None:
         group = self.cluster.groups.get(self.consumer.group_id)
         if group:
             group.remove(member_id)
 
-    def note(self, event: str, places: set[Place]) -> None:
-        """Tell the application, and wait until it has done it."""
-        self.consumer.notes.append((event, [TopicPartition(*place) for place in sorted(places)]))
-        self.is_waiting = True
-        self.owned = self.owned | places if event == "assign" else self.owned - places
-        self.consumer.wake.notify()
+    def notify_application(self, event: str, partition_keys: set[PartitionKey]) -> None:
+        """Leave an event for the application."""
+        self.consumer.events.append((event, [TopicPartition(*partition_key) for partition_key in sorted(partition_keys)]))
+        self.is_application_due = True
+        self.owned = self.owned | partition_keys if event == "assign" else self.owned - partition_keys
+        self.consumer.data_available.notify()
 
     def wait_for_application(self) -> None:
-        """Until it polls; heartbeats go on."""
-        while self.is_waiting and not self.is_over:
-            if not self.schedule.wait(self.answered, self.pause_s()):
-                self.beat_quietly()
+        """Wait until the application has polled; heartbeats go on."""
+        while self.is_application_due and not self.is_over:
+            if not self.schedule.wait(self.application_done, self.heartbeat_interval_s()):
+                self.keep_session()
 
-    def pause_s(self) -> float:
-        """Between two heartbeats."""
-        return SHARED_HEARTBEAT_S
+    def heartbeat_interval_s(self) -> float:
+        """The time between two heartbeats."""
+        return CONSUMER_PROTOCOL_HEARTBEAT_S
 
-    def beat_quietly(self) -> None:
-        """A heartbeat whose answer changes nothing now."""
+    def keep_session(self) -> None:
+        """Send a heartbeat and ignore its response."""
 
-    def fail(self, code: int, reason: str) -> None:
-        """An error that the next poll returns."""
-        self.consumer.notes.append(Message(value=reason.encode(), error=error_of(code, reason)))
-        self.consumer.wake.notify()
+    def report_error(self, code: int, reason: str) -> None:
+        """Leave an error for the next poll."""
+        self.consumer.events.append(Message(value=reason.encode(), error=create_error(code, reason)))
+        self.consumer.data_available.notify()
 
-    def lose(self) -> None:
-        """The partitions are somebody else's by now."""
+    def lose_partitions(self) -> None:
+        """The partitions are lost: another member may own them."""
         self.generation = -1
         if self.owned:
-            self.note("lost", set(self.owned))
+            self.notify_application("lost", set(self.owned))
             self.wait_for_application()
 
-    def polls_too_late(self) -> bool:
-        """Whether the application does not poll as it has to."""
-        if self.schedule.now - self.consumer.polled_at <= self.max_poll_s:
+    def has_exceeded_max_poll(self) -> bool:
+        """Whether the application has exceeded max.poll.interval.ms; then leave the group until it polls."""
+        if self.schedule.now - self.consumer.polled_at <= self.max_poll_interval_s:
             return False
-        self.fail(KafkaError._MAX_POLL_EXCEEDED, f"Application maximum poll interval ({int(self.max_poll_s * 1000)}ms) exceeded")
+        self.report_error(KafkaError._MAX_POLL_EXCEEDED, f"Application maximum poll interval ({int(self.max_poll_interval_s * 1000)}ms) exceeded")
         member_id, self.member_id = self.member_id, ""
-        self.consumer.network.send(self.cluster, "LeaveGroup", lambda: self._left(member_id), 5.0, lambda *_: None)
-        self.lose()
-        while not self.is_over and self.schedule.now - self.consumer.polled_at > self.max_poll_s:
+        self.consumer.network.send(self.cluster, "LeaveGroup", lambda: self._remove_member(member_id), 5.0, lambda *_: None)
+        self.lose_partitions()
+        while not self.is_over and self.schedule.now - self.consumer.polled_at > self.max_poll_interval_s:
             self.schedule.sleep(1.0)
         return True
 
 
 class ClassicMembership(Membership):
-    """JoinGroup, heartbeats, and everything anew with each change."""
+    """The classic protocol: JoinGroup, heartbeats, and a full rebalance with each change."""
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
         super().__init__(consumer, topics)
-        self.heartbeat_s = consumer.seconds("heartbeat.interval.ms", HEARTBEAT_MS)
-        self.refresh_s = consumer.seconds("topic.metadata.refresh.interval.ms", REFRESH_MS)
-        self.seen: dict[str, int] = {}
-        """Partitions of each topic, as of the last metadata."""
+        self.heartbeat_s = consumer.get_seconds("heartbeat.interval.ms", HEARTBEAT_MS)
+        self.metadata_refresh_s = consumer.get_seconds("topic.metadata.refresh.interval.ms", REFRESH_MS)
+        self.partition_counts: dict[str, int] = {}
+        """The number of partitions of each topic in the last metadata."""
         self.refreshed_at = self.schedule.now
 
-    def live(self) -> None:
-        """Join, then be heard of, until the group rebalances."""
+    def run(self) -> None:
+        """Join, then send heartbeats until the group rebalances; again and again."""
         while not self.is_over and not self.is_fatal:
             if self._join():
-                self._stay()
+                self._heartbeat_until_rebalance()
 
     def _join(self) -> bool:
-        self.has_changed = False
+        self.is_subscription_changed = False
         consumer, topics = self.consumer, list(self.topics)
 
         def execute() -> Member:
-            self.seen = self._counted()
-            return self.cluster.group(consumer.group_id).join(consumer.client_id, self.member_id, self.instance_id, topics, self.session_s, self.max_poll_s)
+            self.partition_counts = self._count_partitions()
+            group = self.cluster.group(consumer.group_id)
+            return group.join(consumer.client_id, self.member_id, self.instance_id, topics, self.session_timeout_s, self.max_poll_interval_s)
         try:
-            member = consumer.ask("JoinGroup", execute, self.session_s)
-        except (NoAnswer, ConnectionLost):
+            member = consumer.request("JoinGroup", execute, self.session_timeout_s)
+        except (RequestTimedOut, ConnectionLost):
             return False
-        except Refused as refused:
-            self._refused(refused)
+        except BrokerError as error:
+            self._on_error(error)
             return False
         self.member_id = member.id
-        while member.version < 0 or (member.is_joined and self._group_prepares(member)):
+        while member.epoch < 0 or (member.is_joined and self._is_rebalancing(member)):
             self.schedule.wait(member.signal, 1.0)
             if self.is_over:
                 return False
-            if self._gone(member):
+            if self._is_removed(member):
                 self.member_id = ""
                 return False
-        self.generation, self.heard_at, self.refreshed_at = member.version, self.schedule.now, self.schedule.now
-        self.note("assign", set(member.assigned))
+        self.generation, self.last_heartbeat_at, self.refreshed_at = member.epoch, self.schedule.now, self.schedule.now
+        self.notify_application("assign", set(member.assigned))
         return True
 
-    def _group_prepares(self, member: Member) -> bool:
+    def _is_rebalancing(self, member: Member) -> bool:
         group = self.cluster.groups.get(self.consumer.group_id)
         return group is not None and group.members.get(member.id) is member and group.state == "PREPARING_REBALANCING"
 
-    def _gone(self, member: Member) -> bool:
+    def _is_removed(self, member: Member) -> bool:
         group = self.cluster.groups.get(self.consumer.group_id)
         return member.id != self.member_id or group is None or group.members.get(self.member_id) is not member
 
-    def pause_s(self) -> float:
-        """As the options say."""
+    def heartbeat_interval_s(self) -> float:
+        """The option heartbeat.interval.ms."""
         return self.heartbeat_s
 
-    def _stay(self) -> None:
-        """Until there is a reason to join again."""
+    def _heartbeat_until_rebalance(self) -> None:
+        """Send heartbeats until there is a reason to join again."""
         while not self.is_over:
             self.schedule.wait(self.changed, self.heartbeat_s)
-            if self.is_over or self.polls_too_late():
+            if self.is_over or self.has_exceeded_max_poll():
                 return
-            if self.has_changed or self._has_grown():
-                self._give_up()
+            if self.is_subscription_changed or self._has_new_partitions():
+                self._revoke_all()
                 return
             try:
-                self.consumer.ask("Heartbeat", self._beat, self.session_s)
-                self.heard_at = self.schedule.now
-            except (NoAnswer, ConnectionLost):
-                if self.schedule.now - self.heard_at >= self.session_s:
+                self.consumer.request("Heartbeat", self._heartbeat, self.session_timeout_s)
+                self.last_heartbeat_at = self.schedule.now
+            except (RequestTimedOut, ConnectionLost):
+                if self.schedule.now - self.last_heartbeat_at >= self.session_timeout_s:
                     self.member_id = ""
-                    self.lose()
+                    self.lose_partitions()
                     return
-            except Refused as refused:
-                self._refused(refused)
+            except BrokerError as error:
+                self._on_error(error)
                 return
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         group = self.cluster.groups.get(self.consumer.group_id)
         if group is None:
-            raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
+            raise BrokerError(KafkaError.UNKNOWN_MEMBER_ID)
         group.heartbeat(self.generation, self.member_id, self.instance_id)
 
-    def beat_quietly(self) -> None:
-        """While the application is waited for."""
+    def keep_session(self) -> None:
+        """Send a heartbeat while the application handles an event."""
         try:
-            self.consumer.ask("Heartbeat", self._beat, self.heartbeat_s)
-        except (NoAnswer, ConnectionLost, Refused):
+            self.consumer.request("Heartbeat", self._heartbeat, self.heartbeat_s)
+        except (RequestTimedOut, ConnectionLost, BrokerError):
             return
 
-    def _refused(self, refused: Refused) -> None:
-        code = refused.code
+    def _on_error(self, error: BrokerError) -> None:
+        code = error.code
         if code == KafkaError.REBALANCE_IN_PROGRESS:
-            self._give_up()
+            self._revoke_all()
         elif code == KafkaError.FENCED_INSTANCE_ID:
             self.is_fatal = True
-            self.fail(KafkaError._FATAL, "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: Fatal consumer error: "
-                      "Broker: Static consumer fenced by other consumer with same group.instance.id")
+            self.report_error(KafkaError._FATAL, "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id: "
+                              "Fatal consumer error: Broker: Static consumer fenced by other consumer with same group.instance.id")
         else:
             if code == KafkaError.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
-            self.lose()
+            self.lose_partitions()
 
-    def _give_up(self) -> None:
-        """Hand over the partitions, to join again."""
+    def _revoke_all(self) -> None:
+        """Revoke all partitions before joining again."""
         if self.owned:
-            self.note("revoke", set(self.owned))
+            self.notify_application("revoke", set(self.owned))
             self.wait_for_application()
 
-    def _counted(self) -> dict[str, int]:
+    def _count_partitions(self) -> dict[str, int]:
         return {name: len(self.cluster.topics[name].logs) for name in self.topics if name in self.cluster.topics}
 
-    def _has_grown(self) -> bool:
-        """Whether the topics have other partitions than when it joined."""
-        if self.schedule.now - self.refreshed_at < self.refresh_s or self.cluster.is_away:
+    def _has_new_partitions(self) -> bool:
+        """Whether the number of partitions has changed since the member joined."""
+        if self.schedule.now - self.refreshed_at < self.metadata_refresh_s or self.cluster.is_down:
             return False
         self.refreshed_at = self.schedule.now
-        return self._counted() != self.seen
+        return self._count_partitions() != self.partition_counts

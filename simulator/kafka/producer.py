@@ -8,271 +8,275 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from simulator.kafka.log import New, Writer
-from simulator.kafka.member_metadata import parsed
+from simulator.kafka.errors import BrokerError, ConnectionLost, RequestTimedOut, create_exception
+from simulator.kafka.group_metadata import parse_metadata
+from simulator.kafka.log import NewRecord, Writer
 from simulator.kafka.network import FOREVER_S, Network
-from simulator.kafka.refused import ConnectionLost, NoAnswer, Refused, failure
-from simulator.kafka.sending import AGAIN_S, CONCURRENT_S, Place
-from simulator.kafka.transaction_state import FATAL, TransactionState, normalized
+from simulator.kafka.sender import CONCURRENT_RETRY_S, RETRY_S, PartitionKey
+from simulator.kafka.transaction_state import FATAL_CODES, TransactionState, normalize_code
 from simulator.schedule import START_UNIX_S, Signal
 
 Bytes = str | bytes | None
 
 
 class Producer(TransactionState):
-    """As far as reo uses it."""
+    """The part of the interface that reo uses."""
 
     def __init__(self, network: Network, options: dict[str, Any]) -> None:
         super().__init__(network, options)
-        self.transaction_timeout_s = self.seconds("transaction.timeout.ms", 60_000)
-        self.registered: set[Place] = set()
-        self.has_sent = False
-        """Whether the coordinator knows of the open transaction."""
+        self.transaction_timeout_s = self.get_seconds("transaction.timeout.ms", 60_000)
+        self.registered_partitions: set[PartitionKey] = set()
+        self.is_registered = False
+        """Whether the coordinator knows the open transaction."""
         self.commit_result: KafkaException | bool | None = None
-        """Of the EndTxn that commits: None while it has no answer, whether somebody waits for it or not."""
-        self.answered = Signal(self.schedule)
+        """The result of the EndTxn that commits; None until the response, whether a call waits for it or not."""
+        self.commit_answered = Signal(self.schedule)
 
     # ---- records
 
     def produce(self, topic: str, value: Bytes = None, key: Bytes = None, partition: int = -1, callback: Callable[[Any, Any], object] | None = None,
                 on_delivery: Callable[[Any, Any], object] | None = None, timestamp: int = 0,
                 headers: dict[str, Bytes] | Sequence[tuple[str, Bytes]] | None = None) -> None:
-        """Into the queue; BufferError when it is full."""
+        """Put a record into the queue. BufferError when the queue is full."""
         if self.state == "FatalError":
-            raise failure(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
+            raise create_exception(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
         if self.transactional_id is not None and self.state != "InTransaction":
-            raise failure(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
+            raise create_exception(KafkaError._STATE, "Unable to produce message: Local: Erroneous state")
         pairs = list(headers.items() if isinstance(headers, dict) else headers) if headers else None
-        place = topic, max(partition, 0)
-        record = New(as_bytes(key), as_bytes(value), [(name, as_bytes(one)) for name, one in pairs] if pairs else None, timestamp or self._now_ms())
-        self.enqueue(place, record, callback or on_delivery)
+        partition_key = topic, max(partition, 0)
+        encoded_headers = [(name, encode_text(header)) for name, header in pairs] if pairs else None
+        record = NewRecord(encode_text(key), encode_text(value), encoded_headers, timestamp or self._now_ms())
+        self.enqueue(partition_key, record, callback or on_delivery)
 
     def _now_ms(self) -> int:
         offset_s = self.process.clock_offset_s if self.process else 0.0
         return int((START_UNIX_S + self.schedule.now + offset_s) * 1000)
 
     def poll(self, timeout: float = -1) -> int:
-        """Call what waits to be called."""
-        count = self.tell()
+        """Run pending callbacks. Returns how many there were."""
+        count = self.run_callbacks()
         if not count and timeout:
             self.schedule.wait(self.progress, timeout if timeout >= 0 else FOREVER_S)
-            count = self.tell()
+            count = self.run_callbacks()
         return count
 
     def flush(self, timeout: float = -1) -> int:
-        """How many records or reports are left then."""
+        """Flush. Returns how many records and reports remain."""
         return self.wait_until_sent(timeout)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:  # noqa: ARG002
-        """Forget what was not sent."""
+        """Purge the records that are not sent."""
         if in_queue:
             self.drop_queue()
 
     def may_send(self) -> bool:
-        """Within a transaction only, if it is transactional."""
+        """A transactional producer may send only within a transaction."""
         return self.transactional_id is None or self.state in ("InTransaction", "BeginCommit")
 
-    def prepare(self, places: list[Place]) -> bool:
-        """AddPartitionsToTxn, asked until it is answered."""
+    def prepare_partitions(self, partition_keys: list[PartitionKey]) -> bool:
+        """AddPartitionsToTxn, retried until there is a response."""
         if self.transactional_id is None:
             return True
-        new = [place for place in places if place not in self.registered]
-        new = [place for place in new if not self._is_unknown(place)]
-        while new and self.may_send():
+        new_keys = [key for key in partition_keys if key not in self.registered_partitions]
+        new_keys = [key for key in new_keys if not self._is_unknown_partition(key)]
+        while new_keys and self.may_send():
             try:
-                self.ask("AddPartitionsToTxn", partial(self.cluster.transactions.add, str(self.transactional_id), *self.identity, new), self.message_timeout_s)
-            except (NoAnswer, ConnectionLost):
-                self._abortable(KafkaError._TIMED_OUT, "Failed to add partition(s) to transaction: Local: Timed out")
-            except Refused as refused:
-                if refused.code in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
-                    self.schedule.sleep(CONCURRENT_S)
-                    new = [place for place in new if refused.code == KafkaError.CONCURRENT_TRANSACTIONS or not self._is_unknown(place, True)]
+                add_partitions = partial(self.cluster.transactions.add_partitions, str(self.transactional_id), *self.identity, new_keys)
+                self.request("AddPartitionsToTxn", add_partitions, self.message_timeout_s)
+            except (RequestTimedOut, ConnectionLost):
+                self._set_abortable_error(KafkaError._TIMED_OUT, "Failed to add partition(s) to transaction: Local: Timed out")
+            except BrokerError as error:
+                if error.code in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    self.schedule.sleep(CONCURRENT_RETRY_S)
+                    new_keys = [key for key in new_keys if error.code == KafkaError.CONCURRENT_TRANSACTIONS or not self._is_unknown_partition(key, True)]
                     continue
-                self.on_refused(refused.code, f"Failed to add partition(s) to transaction on broker 1: {KafkaError(refused.code).str()} (after 0 ms)")
+                self.on_error(error.code, f"Failed to add partition(s) to transaction on broker 1: {KafkaError(error.code).str()} (after 0 ms)")
             else:
-                self.registered.update(new)
-                self.has_sent = True
-                new = []
+                self.registered_partitions.update(new_keys)
+                self.is_registered = True
+                new_keys = []
         return self.may_send()
 
-    def _is_unknown(self, place: Place, anew: bool = False) -> bool:
-        if anew:
-            self.known.pop(place[0], None)
+    def _is_unknown_partition(self, partition_key: PartitionKey, is_refreshed: bool = False) -> bool:
+        if is_refreshed:
+            self.topic_partitions_cache.pop(partition_key[0], None)
         try:
-            return self._unknown(place, self.message_timeout_s) != 0
-        except (NoAnswer, ConnectionLost):
+            return self._find_partition_error(partition_key, self.message_timeout_s) != 0
+        except (RequestTimedOut, ConnectionLost):
             return True
 
     # ---- transactions
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """A new epoch; what was left open under this id is aborted."""
-        deadline = self._begin_call("init_transactions", timeout, "Init")
+        """Get a new epoch. The coordinator aborts an open transaction of this transactional id."""
+        deadline = self._begin_api_call("init_transactions", timeout, "Init")
         while True:
             try:
-                self._identify(deadline)
-            except Refused as refused:
-                if refused.code != KafkaError.CONCURRENT_TRANSACTIONS:
-                    self._fail(normalized(refused.code), f"Failed to acquire transactional PID from broker 1: {KafkaError(refused.code).str()}")
-                    raise self._wrong_state() from None
-            except (NoAnswer, ConnectionLost):
-                raise self._timed_out("Failed to initialize Producer ID: Local: Timed out") from None
+                self._init_producer_id(deadline)
+            except BrokerError as error:
+                if error.code != KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._set_fatal_error(normalize_code(error.code), f"Failed to acquire transactional PID from broker 1: {KafkaError(error.code).str()}")
+                    raise self._create_state_error() from None
+            except (RequestTimedOut, ConnectionLost):
+                raise self._create_timeout_error("Failed to initialize Producer ID: Local: Timed out") from None
             else:
-                self.state, self.call = "Ready", ""
+                self.state, self.api_call = "Ready", ""
                 return
-            if self.schedule.now + AGAIN_S >= deadline:
+            if self.schedule.now + RETRY_S >= deadline:
                 self.schedule.sleep(max(0.0, deadline - self.schedule.now))
-                raise self._timed_out("Failed to initialize Producer ID: Broker: Concurrent transactions")
-            self.schedule.sleep(AGAIN_S)
+                raise self._create_timeout_error("Failed to initialize Producer ID: Broker: Concurrent transactions")
+            self.schedule.sleep(RETRY_S)
 
-    def _identify(self, deadline: float) -> None:
-        self.identity = self.ask("InitProducerId", lambda: self.cluster.transactions.initialise(str(self.transactional_id), self.transaction_timeout_s),
-                                 deadline - self.schedule.now)
+    def _init_producer_id(self, deadline: float) -> None:
+        init_producer_id = partial(self.cluster.transactions.init_producer_id, str(self.transactional_id), self.transaction_timeout_s)
+        self.identity = self.request("InitProducerId", init_producer_id, deadline - self.schedule.now)
         self.sequences = {}
 
     def begin_transaction(self) -> None:
-        """Nothing is sent before the first record."""
-        self._begin_call("begin_transaction", 0, "Ready")
-        self.state, self.registered, self.has_sent, self.failures, self.is_bumping, self.call = "InTransaction", set(), False, 0, False, ""
+        """Begin a transaction. No request is sent before the first record."""
+        self._begin_api_call("begin_transaction", 0, "Ready")
+        self.state, self.registered_partitions, self.is_registered = "InTransaction", set(), False
+        self.failures, self.is_epoch_bump_needed, self.api_call = 0, False, ""
 
     def send_offsets_to_transaction(self, positions: Sequence[TopicPartition], group_metadata: bytes, timeout: float = -1) -> None:
         """AddOffsetsToTxn, then TxnOffsetCommit."""
-        deadline = self._begin_call("send_offsets_to_transaction", timeout if timeout >= 0 else self.transaction_timeout_s, "InTransaction")
-        group, member = parsed(group_metadata)
-        offsets = {(one.topic, one.partition): (one.offset, one.metadata or "") for one in positions if one.offset >= 0}
+        deadline = self._begin_api_call("send_offsets_to_transaction", timeout if timeout >= 0 else self.transaction_timeout_s, "InTransaction")
+        group, member = parse_metadata(group_metadata)
+        offsets = {(position.topic, position.partition): (position.offset, position.metadata or "") for position in positions if position.offset >= 0}
         transactions, name = self.cluster.transactions, str(self.transactional_id)
-        self.call = ""
+        self.api_call = ""
         if not offsets:
             return
         try:
-            self._ask_on("AddOffsetsToTxn", lambda: transactions.add(name, *self.identity, [group]), deadline, CONCURRENT_S)
-            self.has_sent = True
-            self._ask_on("TxnOffsetCommit", lambda: self.cluster.commit_in_transaction(name, Writer(*self.identity), group, offsets, member), deadline, 0.5)
-        except (NoAnswer, ConnectionLost):
-            self._abortable(KafkaError._TIMED_OUT, "Failed to send offsets to transaction: Local: Timed out")
-            raise self._wrong_state() from None
-        except Refused as refused:
-            text = f"Failed to commit offsets to transaction on broker 1: {KafkaError(refused.code).str()}"
-            if refused.code in FATAL or refused.code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
-                self._fail(normalized(refused.code), text)
+            self._request_until_done("AddOffsetsToTxn", lambda: transactions.add_partitions(name, *self.identity, [group]), deadline, CONCURRENT_RETRY_S)
+            self.is_registered = True
+            self._request_until_done("TxnOffsetCommit", lambda: self.cluster.commit_in_transaction(name, Writer(*self.identity), group, offsets, member),
+                                     deadline, 0.5)
+        except (RequestTimedOut, ConnectionLost):
+            self._set_abortable_error(KafkaError._TIMED_OUT, "Failed to send offsets to transaction: Local: Timed out")
+            raise self._create_state_error() from None
+        except BrokerError as error:
+            text = f"Failed to commit offsets to transaction on broker 1: {KafkaError(error.code).str()}"
+            if error.code in FATAL_CODES or error.code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
+                self._set_fatal_error(normalize_code(error.code), text)
             else:
-                self._abortable(refused.code, text)
-            raise self._wrong_state() from None
+                self._set_abortable_error(error.code, text)
+            raise self._create_state_error() from None
 
-    def _ask_on(self, api: str, execute: Callable[[], object], deadline: float, pause_s: float) -> None:
-        """Until it is neither refused for a while nor without an answer."""
+    def _request_until_done(self, api: str, execute: Callable[[], object], deadline: float, pause_s: float) -> None:
+        """Retry a request until it succeeds, fails for good, or times out."""
         while True:
             try:
-                self.ask(api, execute, deadline - self.schedule.now)
-            except Refused as refused:
-                if refused.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                self.request(api, execute, deadline - self.schedule.now)
+            except BrokerError as error:
+                if error.code not in (KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.UNKNOWN_TOPIC_OR_PART):
                     raise
                 if self.schedule.now + pause_s >= deadline:
-                    raise refused if refused.code != KafkaError.CONCURRENT_TRANSACTIONS else NoAnswer from None
+                    raise error if error.code != KafkaError.CONCURRENT_TRANSACTIONS else RequestTimedOut from None
                 self.schedule.sleep(pause_s)
             else:
                 return
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Wait for the records, then EndTxn; a call whose time is over goes on, and the next one waits for the same answer."""
-        if self.call == "commit_transaction" and isinstance(self.commit_result, KafkaException):
+        """Wait for the records, then EndTxn. After a timeout the request goes on, and the next call waits for the same response."""
+        if self.api_call == "commit_transaction" and isinstance(self.commit_result, KafkaException):
             self._raise_commit_result()
-        deadline = self._begin_call("commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction")
+        deadline = self._begin_api_call("commit_transaction", timeout, "InTransaction", "BeginCommit", "CommittingTransaction")
         if self.state == "InTransaction":
             self.state = "BeginCommit"
         self._flush_for(deadline)
         if self.state not in ("BeginCommit", "CommittingTransaction"):
-            raise self._wrong_state()
+            raise self._create_state_error()
         if self.failures:
-            self._abortable(KafkaError._INCONSISTENT, f"{self.failures} message(s) failed delivery (see individual delivery reports)")
-            raise self._wrong_state()
-        if self.has_sent:
+            self._set_abortable_error(KafkaError._INCONSISTENT, f"{self.failures} message(s) failed delivery (see individual delivery reports)")
+            raise self._create_state_error()
+        if self.is_registered:
             if self.state == "BeginCommit":
                 self.state, self.commit_result = "CommittingTransaction", None
                 self.start(self._send_commit, f"commit of {self.client_id}")
             while self.commit_result is None:
                 if self.schedule.now >= deadline:
-                    raise self._timed_out()
-                self.schedule.wait(self.answered, deadline - self.schedule.now)
+                    raise self._create_timeout_error()
+                self.schedule.wait(self.commit_answered, deadline - self.schedule.now)
             self._raise_commit_result()
-        self.state, self.call = "Ready", ""
+        self.state, self.api_call = "Ready", ""
 
     def _raise_commit_result(self) -> None:
         result, self.commit_result = self.commit_result, None
         if isinstance(result, KafkaException):
-            self.call = ""
+            self.api_call = ""
             raise result
 
     def _send_commit(self) -> None:
-        """A task of its own: the answer changes the state, and is kept for the call that asks for it."""
+        """A task of its own: stores the response for the call that waits for it."""
         result: KafkaException | bool = True
         try:
-            self._end(True, self.schedule.now + FOREVER_S)
+            self._end_transaction(True, self.schedule.now + FOREVER_S)
         except KafkaException as failed:
             result = failed
         self.commit_result = result
-        self.answered.notify()
+        self.commit_answered.notify()
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Forget what was not sent, wait for the rest, then EndTxn."""
-        deadline = self._begin_call("abort_transaction", timeout, "InTransaction", "BeginAbort", "AbortingTransaction", "AbortableError")
+        """Purge the records that are not sent, wait for the others, then EndTxn."""
+        deadline = self._begin_api_call("abort_transaction", timeout, "InTransaction", "BeginAbort", "AbortingTransaction", "AbortableError")
         if self.state != "AbortingTransaction":
             self.state = "BeginAbort"
         self.drop_queue()
         self._flush_for(deadline)
-        self._check_not_fatal()
-        if self.has_sent:
+        self._raise_if_fatal()
+        if self.is_registered:
             self.state = "AbortingTransaction"
-            self._end(False, deadline)
-        if self.is_bumping:
-            self._bump(deadline)
-        self.state, self.call = "Ready", ""
+            self._end_transaction(False, deadline)
+        if self.is_epoch_bump_needed:
+            self._bump_epoch(deadline)
+        self.state, self.api_call = "Ready", ""
 
-    def _check_not_fatal(self) -> None:
+    def _raise_if_fatal(self) -> None:
         if self.state == "FatalError":
-            raise self._wrong_state()
+            raise self._create_state_error()
 
-    def _bump(self, deadline: float) -> None:
+    def _bump_epoch(self, deadline: float) -> None:
         while True:
             try:
-                self._identify(deadline)
-            except Refused:
-                self.schedule.sleep(AGAIN_S)
-            except (NoAnswer, ConnectionLost):
-                raise self._timed_out() from None
+                self._init_producer_id(deadline)
+            except BrokerError:
+                self.schedule.sleep(RETRY_S)
+            except (RequestTimedOut, ConnectionLost):
+                raise self._create_timeout_error() from None
             else:
-                self.is_bumping = False
+                self.is_epoch_bump_needed = False
                 return
 
     def _flush_for(self, deadline: float) -> None:
-        left = self.wait_until_sent(deadline - self.schedule.now)
-        if left:
-            raise self._timed_out(f"Failed to flush all outstanding messages within the API timeout: {left} message(s) remaining")
+        remaining_records = self.wait_until_sent(deadline - self.schedule.now)
+        if remaining_records:
+            raise self._create_timeout_error(f"Failed to flush all outstanding messages within the API timeout: {remaining_records} message(s) remaining")
 
-    def _end(self, commit: bool, deadline: float) -> None:
-        """EndTxn; it is asked again as long as the outcome is not known."""
+    def _end_transaction(self, commit: bool, deadline: float) -> None:
+        """EndTxn, retried until the outcome is known."""
         while True:
             try:
-                self.ask("EndTxn", lambda: self.cluster.transactions.end(str(self.transactional_id), *self.identity, commit), deadline - self.schedule.now)
-            except (NoAnswer, ConnectionLost):
-                raise self._timed_out() from None
-            except Refused as refused:
-                if refused.code != KafkaError.CONCURRENT_TRANSACTIONS:
-                    self._end_refused(refused.code)
-                    raise self._wrong_state(f"EndTxn {'commit' if commit else 'abort'} failed: {KafkaError(normalized(refused.code)).str()}") from None
-                if self.schedule.now + AGAIN_S >= deadline:
-                    raise self._timed_out() from None
-                self.schedule.sleep(AGAIN_S)
+                self.request("EndTxn", lambda: self.cluster.transactions.end(str(self.transactional_id), *self.identity, commit), deadline - self.schedule.now)
+            except (RequestTimedOut, ConnectionLost):
+                raise self._create_timeout_error() from None
+            except BrokerError as error:
+                if error.code != KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._on_end_error(error.code)
+                    raise self._create_state_error(f"EndTxn {'commit' if commit else 'abort'} failed: {KafkaError(normalize_code(error.code)).str()}") from None
+                if self.schedule.now + RETRY_S >= deadline:
+                    raise self._create_timeout_error() from None
+                self.schedule.sleep(RETRY_S)
             else:
                 return
 
-    def _end_refused(self, code: int) -> None:
-        if code in FATAL:
-            self._fail(normalized(code), f"Failed to end transaction: {KafkaError(normalized(code)).str()}")
+    def _on_end_error(self, code: int) -> None:
+        if code in FATAL_CODES:
+            self._set_fatal_error(normalize_code(code), f"Failed to end transaction: {KafkaError(normalize_code(code)).str()}")
         else:
             self.state = "InTransaction"
-            self._abortable(code, f"Failed to end transaction: {KafkaError(code).str()}")
+            self._set_abortable_error(code, f"Failed to end transaction: {KafkaError(code).str()}")
 
-def as_bytes(given: Bytes) -> bytes | None:
-    """Text is UTF-8."""
-    return given.encode() if isinstance(given, str) else given
+def encode_text(text: Bytes) -> bytes | None:
+    """Encode text as UTF-8."""
+    return text.encode() if isinstance(text, str) else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from simulator.kafka.log import New
+from simulator.kafka.log import NewRecord
 
 BATCH_BYTES = 61
 """Of a batch without records."""
@@ -20,7 +20,7 @@ def part_bytes(part: bytes | None) -> int:
     return 1 if part is None else varint_bytes(len(part)) + len(part)
 
 
-def record_bytes(record: New, delta: int, delta_ms: int) -> int:
+def record_bytes(record: NewRecord, delta: int, delta_ms: int) -> int:
     """One record."""
     headers = record.headers or ()
     body = (1 + varint_bytes(delta_ms) + varint_bytes(delta) + part_bytes(record.key) + part_bytes(record.value) + varint_bytes(len(headers))
@@ -28,7 +28,7 @@ def record_bytes(record: New, delta: int, delta_ms: int) -> int:
     return body + varint_bytes(body)
 
 
-def batch_bytes(records: Iterable[New]) -> int:
+def batch_bytes(records: Iterable[NewRecord]) -> int:
     """A batch."""
     total, first_ms = BATCH_BYTES, None
     for delta, record in enumerate(records):

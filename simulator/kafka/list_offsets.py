@@ -1,17 +1,17 @@
-"""ListOffsets: one question about one partition, as brokers answer it."""
+"""ListOffsets for one partition, as brokers answer it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from simulator.kafka.cluster import Cluster
-from simulator.kafka.refused import Refused
+from simulator.kafka.errors import BrokerError
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NONE = -1
 
 
-class Listed(NamedTuple):
+class ListOffsetsAnswer(NamedTuple):
     """The answer."""
 
     offset: int
@@ -20,22 +20,22 @@ class Listed(NamedTuple):
     code: int = 0
 
 
-def listed(cluster: Cluster, topic: str, partition: int, spec: int, committed: bool) -> Listed:
+def answer_list_offsets(cluster: Cluster, topic: str, partition: int, spec: int, committed: bool) -> ListOffsetsAnswer:
     """`spec` is a timestamp or one of the above."""
     try:
         log = cluster.log(topic, partition)
-    except Refused as refused:
-        return Listed(NONE, code=refused.code)
-    end = log.stable if committed else log.end
+    except BrokerError as error:
+        return ListOffsetsAnswer(NONE, code=error.code)
+    end = log.last_stable_offset if committed else log.end
     if spec == LATEST:
-        return Listed(end, NONE, log.leader_epoch)
+        return ListOffsetsAnswer(end, NONE, log.leader_epoch)
     if spec == EARLIEST:
-        return Listed(log.begin, NONE, log.epoch_at(log.begin))
+        return ListOffsetsAnswer(log.begin, NONE, log.epoch_at(log.begin))
     records = log.records[:log.index(end)]
     if spec == MAX_TIMESTAMP:
         newest = max(records, key=lambda record: (record.timestamp_ms, -record.offset), default=None)
     else:
         newest = next((record for record in records if record.timestamp_ms >= spec), None)
-    return Listed(newest.offset, newest.timestamp_ms, newest.leader_epoch) if newest else Listed(NONE)
+    return ListOffsetsAnswer(newest.offset, newest.timestamp_ms, newest.leader_epoch) if newest else ListOffsetsAnswer(NONE)
 
 

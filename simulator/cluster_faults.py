@@ -1,0 +1,241 @@
+"""Injects faults into clusters and topics, and says which exit codes of the service each fault allows or requires.
+
+Each function returns a description of what it did, or an empty string when there was nothing to do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceRefused, SourceTruncated, TopicMissing, TopicsUnfit
+from common.routes import Place
+from simulator import logs, operator
+from simulator.kafka import Cluster
+from simulator.kafka.log import DATA, Record
+from simulator.plan import FRONTIERS_DELETED
+from simulator.system import DESTINATION_TOPIC, INTERMEDIATE_TOPIC, TOPIC, Child
+
+if TYPE_CHECKING:
+    from simulator.faults import FaultInjector
+
+
+
+def _make_unavailable(injector: FaultInjector, generator: random.Random, cluster: Cluster) -> str:
+    seconds = generator.choice((0.3, 3.0, 15.0, 60.0)) * generator.uniform(0.5, 1.5)
+    cluster.set_down(True)
+    injector.schedule_end(seconds, lambda: cluster.set_down(False))
+    return f"for {seconds:.1f} s"
+
+
+def _make_source_unavailable(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    return _make_unavailable(injector, generator, generator.choice(injector.system.candidates) if injector.system.candidates else injector.system.source)
+
+
+def _pause_candidate_feed(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    candidate, seconds = generator.choice(injector.system.source_clusters.candidates), generator.uniform(1, 60)
+    candidate.is_paused = True
+    injector.schedule_end(seconds, lambda: setattr(candidate, "is_paused", False))
+    return f"{candidate.cluster.name} for {seconds:.1f} s"
+
+
+def _change_leaders(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    cluster = generator.choice(injector.system.candidates)
+    cluster.change_leaders(TOPIC)
+    return cluster.name
+
+
+def _has_copied_every_partition(injector: FaultInjector) -> bool:
+    """Whether the copy has a record of every partition: candidates are compared with these records."""
+    return all(injector.judge.find_last_copied_offset(partition) >= 0 for partition in range(logs.count_partitions(injector.system.source, TOPIC)))
+
+
+def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    """Recreate the topic of a candidate that no query reads: the service cannot know what Spark reads before its next check."""
+    system = injector.system
+    clusters_read = [system.find_cluster(query.plan.settings.source) for query in system.queries if query.can_read]
+    other_candidates = [candidate for candidate in system.source_clusters.candidates if candidate.cluster not in clusters_read]
+    if not clusters_read or not other_candidates or not _has_copied_every_partition(injector):
+        return ""
+    candidate = generator.choice(other_candidates)
+    return f"{candidate.cluster.name}: {system.source_clusters.recreate(candidate, TOPIC)} other records"
+
+
+def _make_destination_unavailable(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    return _make_unavailable(injector, generator, injector.system.destination)
+
+
+def _choose_partition(injector: FaultInjector, generator: random.Random) -> int:
+    return generator.randrange(logs.count_partitions(injector.system.source, TOPIC))
+
+
+def _choose_destination_partition(injector: FaultInjector, topic: str, generator: random.Random) -> Place | None:
+    """A partition of a topic of the destination cluster, if it exists."""
+    place = Place(topic, _choose_partition(injector, generator))
+    return place if logs.has_partition(injector.system.destination, place) else None
+
+
+def _truncate_log(cluster: Cluster, place: Place, generator: random.Random) -> list[Record]:
+    """Remove some of a partition's newest offsets. Returns the lost records."""
+    count = generator.randint(1, min(4, cluster.log(*place).end))
+    return cluster.truncate(*place, count, is_same_epoch=generator.random() < 0.3)
+
+
+def _delete_copied_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    partition = _choose_partition(injector, generator)
+    offset = injector.judge.find_last_copied_offset(partition) + 1
+    injector.system.source.delete_records(TOPIC, partition, offset)
+    return f"partition {partition} begins at {offset}"
+
+
+def _compact_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    partition = _choose_partition(injector, generator)
+    offsets_before = logs.list_data_offsets(injector.system.source, Place(TOPIC, partition))
+    injector.system.source.compact(TOPIC, partition)
+    removed = frozenset(offsets_before) - frozenset(logs.list_data_offsets(injector.system.source, Place(TOPIC, partition)))
+    injector.judge.allow_missing(partition, removed)
+    return f"partition {partition}: {sorted(removed)}"
+
+
+def _add_partition(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
+    count = logs.count_partitions(injector.system.source, TOPIC) + 1
+    injector.system.source.add_partitions(TOPIC, count)
+    return str(count)
+
+
+def _delete_unread_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    partition = _choose_partition(injector, generator)
+    end = injector.system.source.log(TOPIC, partition).end
+    offset = generator.randint(0, end)
+    injector.judge.allow_missing(partition, range(offset))
+    if offset > injector.judge.find_last_copied_offset(partition) + 1:  # nobody can know whether records that were never read were visible
+        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
+    injector.system.source.delete_records(TOPIC, partition, offset)
+    return f"partition {partition} begins at {offset} of {end}, copied to {injector.judge.find_last_copied_offset(partition)}"
+
+
+def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    place = Place(TOPIC, _choose_partition(injector, generator))
+    log = injector.system.source.log(*place)
+    end_before = log.end
+    if not end_before:
+        return ""
+    copied = injector.judge.find_last_copied_offset(place.partition)
+    read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_first_offset(place.partition))
+    _truncate_log(injector.system.source, place, generator)
+    if log.end < read_to:  # some of the lost records are copied, or can be in flight
+        injector.judge.is_source_history_lost = True
+        (injector.required_exit_codes if log.end <= copied else injector.allowed_exit_codes).add(SourceTruncated.exit_code)
+    else:
+        injector.judge.reread_source(place.partition)
+    return f"{place}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
+
+
+def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    count = logs.count_partitions(injector.system.source, TOPIC)
+    if not _has_frontiers(injector):
+        return ""
+    injector.judge.is_source_history_lost = True
+    injector.required_exit_codes = {SourceRecreated.exit_code, TopicMissing.exit_code}
+    injector.system.source.delete_topic(TOPIC)
+    injector.schedule_end(generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(TOPIC, count))
+    return f"{count} partitions"
+
+
+def _has_frontiers(injector: FaultInjector) -> bool:
+    """Whether a group has committed frontiers, which identify the source."""
+    return any(group.offsets for group in injector.system.destination.groups.values())
+
+
+def _delete_intermediate_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    place = _choose_destination_partition(injector, INTERMEDIATE_TOPIC, generator)
+    if place is None:
+        return ""
+    offset = generator.randint(0, injector.system.destination.log(*place).end)
+    injector.system.destination.delete_records(*place, offset)
+    return f"{place} begins at {offset}"
+
+
+def _truncate_intermediate_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    place = _choose_destination_partition(injector, INTERMEDIATE_TOPIC, generator)
+    if place is None or not injector.system.destination.log(*place).end:
+        return ""
+    return f"{place}: {len(_truncate_log(injector.system.destination, place, generator))}"
+
+
+def _compact_intermediate_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    place = _choose_destination_partition(injector, INTERMEDIATE_TOPIC, generator)
+    if place is None:
+        return ""
+    injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
+    injector.system.destination.alter_config(INTERMEDIATE_TOPIC, cleanup_policy="compact")
+    return f"{place}: {injector.system.destination.compact(*place)} records are gone"
+
+
+FEW_OFFSETS = 4
+"""A late marker of a transaction can take the offset of its lost record in the new topic. Then only the topic id shows the loss, up to a second later."""
+
+
+def _recreate_destination(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
+    if not logs.has_partition(injector.system.destination, Place(DESTINATION_TOPIC, 0)):
+        return ""
+    count = logs.count_partitions(injector.system.destination, DESTINATION_TOPIC)
+    if any(0 < log.end < FEW_OFFSETS for log in injector.system.destination.topics[DESTINATION_TOPIC].logs):
+        return ""
+    injector.system.destination.delete_topic(DESTINATION_TOPIC)
+    injector.system.destination.create_topic(DESTINATION_TOPIC, count)
+    injector.judge.reset_destination()
+    # a worker that runs ends, and so does a worker that is assigned a partition from a running one; a start copies the topic from the beginning
+    injector.allowed_exit_codes |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
+    if injector.system.candidates:  # a candidate is compared with the records of the copy
+        injector.allowed_exit_codes.add(SourceRefused.exit_code)
+    return f"{count} partitions"
+
+
+def _truncate_destination(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    place = _choose_destination_partition(injector, DESTINATION_TOPIC, generator)
+    if place is None or not injector.system.destination.log(*place).end:
+        return ""
+    injector.judge.is_destination_history_lost = True
+    stable = injector.system.destination.log(*place).last_stable_offset
+    lost_records = _truncate_log(injector.system.destination, place, generator)
+    exit_codes = {DestinationTruncated.exit_code, HangingTransaction.exit_code}  # when a marker is lost, its transaction stays open
+    if injector.system.candidates:  # a candidate is compared with the records of the copy
+        exit_codes.add(SourceRefused.exit_code)
+    injector.allowed_exit_codes |= exit_codes
+    is_only_fault = len(injector.system.plan.faults) == 1  # with another fault, other records can take these offsets before the check
+    # a marker can hide the loss of records of an open transaction
+    if is_only_fault and any(record.kind == DATA and record.offset < stable for record in lost_records):
+        injector.required_exit_codes = exit_codes
+    return f"{place}: {len(lost_records)}"
+
+
+def _delete_frontiers(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
+    if not _has_frontiers(injector) or injector.system.is_stopped_by_operator:
+        return ""
+    injector.system.recovered_exit_codes.add(FrontierLost.exit_code)
+    injector.system.stop_for_operator(operator.delete_frontiers)
+    injector.schedule_end(operator.RESTART_WITHIN_S, lambda: None)
+    return "the operator stops the service"
+
+
+INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]] = {
+    "source away": _make_source_unavailable,
+    "destination away": _make_destination_unavailable,
+    "records committed at the source are deleted": _delete_copied_source_records,
+    "source compacted": _compact_source,
+    "partition added": _add_partition,
+    "unread intermediate records deleted": _delete_intermediate_records,
+    "newest intermediate records lost": _truncate_intermediate_topic,
+    "destination recreated": _recreate_destination,
+    "unread source records deleted": _delete_unread_source_records,
+    "newest source records lost": _truncate_source,
+    "source recreated": _recreate_source,
+    "newest destination records lost": _truncate_destination,
+    "intermediate topic compacted": _compact_intermediate_topic,
+    "candidate not fed": _pause_candidate_feed,
+    "leaders of a candidate changed": _change_leaders,
+    "candidate recreated": _recreate_candidate,
+    FRONTIERS_DELETED: _delete_frontiers,
+}
