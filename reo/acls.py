@@ -47,6 +47,8 @@ class AclRow:
     acl: AclBinding
     new: AclBinding | None
     reason: str
+    blocks_allows: bool = False
+    """A DENY that cannot be created: without it no ALLOW of the topic may be created either."""
 
     def to_dict(self) -> dict[str, object]:
         """For JSON, in Kafka's words."""
@@ -88,12 +90,11 @@ class AclComparison:
         denies_first = sorted(source_acls, key=lambda acl: (acl.permission_type == AclPermissionType.ALLOW, str(acl)))
         rows = [self._decide(route, acl, destination_acls) for acl in denies_first]
         is_open = any(row.new for row in rows) and not covering_acls and self._is_open_without_acls()
-        lacks_deny = any(row.acl.permission_type == AclPermissionType.DENY and row.new is None and row.reason.startswith("left out: it would") for row in rows)
         if is_open:
             reason = (f"left out: the destination sets {OPEN_WITHOUT_ACLS}; where it is true, the topic's first ACL denies it to all other principals, "
                       "also the service: create the service's own ACLs first")
             rows = [AclRow(row.side, row.acl, None, reason if row.new else row.reason) for row in rows]
-        elif lacks_deny:
+        elif any(row.blocks_allows for row in rows):
             reason = "left out: a DENY of this topic cannot be created"
             rows = [AclRow(row.side, row.acl, None, reason) if row.new and row.acl.permission_type == AclPermissionType.ALLOW else row for row in rows]
         copied = {on_topic(acl, route.destination_topic) for acl in source_acls}
@@ -103,7 +104,7 @@ class AclComparison:
         """Decide what happens to one ACL of the source."""
         new = on_topic(acl, route.destination_topic)
         own = f"User:{self.settings.destination.security.sasl_username}"
-        reason = ""
+        reason, blocks_allows = "", False
         if new in destination_acls:
             reason = "the destination has it"
         elif acl == fence_acl(route.source_topic):
@@ -113,11 +114,12 @@ class AclComparison:
         elif acl.permission_type == AclPermissionType.DENY:
             if acl.principal in ("User:*", own) and acl.operation in SERVICE_OPERATIONS:
                 reason = f"left out: it would stop the service ({own if own != 'User:' else 'its principal'}), so no ALLOW of this topic is created either"
+                blocks_allows = True
         elif acl.resource_pattern_type != ResourcePatternType.LITERAL or acl.name != route.source_topic:
             reason = "left out: it covers other topics too"
         elif acl.operation not in READ_OPERATIONS and not self.with_write:
             reason = f"left out: {WITH_WRITE}"
-        return AclRow("source", acl, None if reason else new, reason)
+        return AclRow("source", acl, None if reason else new, reason, blocks_allows)
 
     def _is_open_without_acls(self) -> bool:
         """Whether all principals can use a topic without ACLs, or possibly can: a broker does not report a configured value of its authorizer (4.3)."""
