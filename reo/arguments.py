@@ -60,6 +60,7 @@ def build_parser() -> ExamplesParser:
     lag.add_argument("--max-seconds", type=_parse_seconds, metavar="S", help="exit code 36 when a record waits longer")
     verify = commands.add_parser("verify", help="compare the destination with the source, record by record", examples=examples.VERIFY)
     verify.add_argument("--resume", metavar="FILE", help="continue the comparison that this file describes, if it exists, and write the progress to it")
+    verify.add_argument("--wait", type=_parse_seconds, default=0, metavar="SECONDS", help="first wait until the copy has caught up, at most so long")
     recover = commands.add_parser("recover", help="find a lost frontier from the data; changes nothing without --apply", examples=examples.RECOVER)
     recover.add_argument("--apply", action="store_true", help="commit the frontiers; the service must be stopped")
     topics = commands.add_parser("topics", help="compare the topics' configurations with the source's; changes nothing without --apply",

@@ -73,7 +73,7 @@ def _lag(settings: Settings, options: argparse.Namespace) -> int:
 def _verify(settings: Settings, options: argparse.Namespace) -> int:
     from reo import verify
 
-    return verify.command(settings, options.json, options.resume)
+    return verify.command(settings, options.json, options.resume, options.wait)
 
 
 def _recover(settings: Settings, options: argparse.Namespace) -> int:

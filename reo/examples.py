@@ -59,6 +59,7 @@ Records are counted in offsets; seconds are how long the first waiting record ha
 VERIFY = """examples:
   reo verify                     every record of both topics, per partition, in order; the first difference of each with its offsets
   reo verify --resume verified.json   note what was compared, and continue from there the next time
+  reo verify --wait 60           give a copy that runs a minute to catch up first
   reo verify --json --topic orders
 
 On a terminal it shows a progress bar with the remaining time. A topic with cleanup.policy=compact is compared with its copy by the newest record of

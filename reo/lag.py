@@ -11,12 +11,13 @@ from typing import Any
 
 import orjson
 
-from common import permissions, source_candidates
-from common.errors import LagsBehind, ReoError
+from common import machine, permissions, source_candidates
+from common.errors import LagsBehind, ReoError, TopicMissing
 from common.settings import Settings
 from reo.output import align_columns
 from reo.snapshot import Inspector, Lag, PartitionProgress, total_lag
 
+POLL_S = 0.5
 HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
 
 
@@ -24,6 +25,25 @@ def total_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
     """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others: stage two's lag counts records of the intermediate topic."""
     return (total_lag([row.stage_one_lag for row in partitions]), total_lag([row.stage_two_lag for row in partitions]),
             total_lag([row.copy_lag for row in partitions]))
+
+
+def wait_until_copied(settings: Settings, timeout_s: float) -> None:
+    """Wait until no record of the source waits to be copied, at most so long. A line on standard error says that it waits."""
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, "lag")
+    inspector, deadline, is_told = Inspector(settings), machine.monotonic() + timeout_s, False
+    while True:
+        try:
+            records = total_lags(inspector.take_snapshot().partitions)[2].records
+            state = f"{records} records are not copied yet"
+        except TopicMissing as missing:  # nothing is copied yet
+            records, state = None, str(missing)
+        if records == 0 or machine.monotonic() > deadline:
+            return
+        if not is_told:
+            print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
+            is_told = True
+        machine.sleep(POLL_S)
 
 
 def as_text(partitions: list[PartitionProgress]) -> str:

@@ -25,7 +25,7 @@ from common.kafka_clients import admin
 from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
-from reo import not_compared, parallel
+from reo import lag, not_compared, parallel
 from reo.comparable import select_comparable
 from reo.comparison import Comparison
 from reo.not_compared import NotCompared
@@ -106,8 +106,11 @@ def verify(settings: Settings, progress: Callable[[int], None] = lambda _: None)
     return Verification(settings, ResumeFile(None)).run(progress)
 
 
-def command(settings: Settings, as_json: bool = False, resume: str | None = None) -> int:
-    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when something was compared and all of it is equal."""
+def command(settings: Settings, as_json: bool = False, resume: str | None = None, wait_s: float = 0) -> int:
+    """The sub-command: a progress bar on a terminal, a line per partition, exit code 0 only when something was compared and all of it is equal.
+
+    With `wait_s` the copy has so many seconds to catch up first; what is missing after that is a difference.
+    """
     console = Console(stderr=True)
     started_at, resume_file = machine.monotonic(), ResumeFile(resume)
     try:
@@ -115,6 +118,8 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
             destination_settings.refuse_command(settings, "reo verify --resume" if resume else "reo verify", "a table is read from its beginning")
         resume_file.read()
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
+        if wait_s:
+            lag.wait_until_copied(settings, wait_s)
         verification = Verification(settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

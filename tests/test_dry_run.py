@@ -193,7 +193,7 @@ def test_each_error_of_a_copy_that_stands(clusters: Clusters, topic: str, start:
     each = FIRST_RECORDS // PARTITIONS
     assert found(well, "ok", "frontier")[0].endswith(f"would continue at source offsets 0={each}, 1={each}; 0 offsets to copy")
     assert found(well, "ok", "consumer group")[0].endswith("stage two does not run")
-    assert found(well, "ok", "source behind")
+    assert found(well, "ok", "source after")
     harm(clusters, topic)
     said = as_json(clusters, topic, "check", exit_code=exit_code)
     assert [finding["error"] for finding in said["findings"] if finding["level"] == "error"] == [error]

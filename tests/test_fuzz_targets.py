@@ -152,7 +152,7 @@ def test_a_planted_text_that_no_process_can_be_given_is_found(monkeypatch: pytes
 @pytest.mark.parametrize("written", [b"null", b'[["a"]]', b"true"])
 def test_a_planted_text_that_the_file_does_not_have_is_found(written: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that take a value's printed form for a text break the settings file's invariant."""
-    monkeypatch.setattr(settings_file, "text", str)
+    monkeypatch.setattr(settings_file, "to_text", str)
     with pytest.raises(AssertionError):
         TARGETS["settings_file"](b'\x02{"application": %s}' % written)
 
@@ -214,7 +214,7 @@ def test_a_file_of_an_unknown_form_is_refused(tmp_path: Path) -> None:
     """Found by settings_file: a settings file called `reo.conf` was not read at all, and nobody was told."""
     file = tmp_path / "reo.conf"
     file.write_text("application = x\n")
-    with pytest.raises(SettingsInvalid, match="has to end with one of"):
+    with pytest.raises(SettingsInvalid, match="must end with its format, one of"):
         reo_settings.load(REQUIRED_SETTINGS, str(file))
 
 

@@ -208,7 +208,7 @@ def test_retention_took_the_beginning(clusters: Clusters, topic: str, start: Sta
     for cluster, gone in ((clusters.source, source_gone), (clusters.destination, destination_gone)):
         for place, answer in cluster.admin.delete_records([TopicPartition(topic, partition, gone) for partition in range(PARTITIONS) if gone]).items():
             answer.result()
-            until(lambda cluster=cluster, place=place, gone=gone: cluster.beginnings(topic)[place.partition] == gone, "the records are gone")
+            until(lambda cluster=cluster, place=place, gone=gone: cluster.beginning_offsets(topic)[place.partition] == gone, "the records are gone")
     left = {partition: len(found) for partition, found in clusters.destination.read(topic).items()}
     assert run_recover(clusters, topic, "--apply").returncode == 0
     assert read_frontiers(clusters.destination, topic) == dict.fromkeys(range(PARTITIONS), 49)

@@ -9,10 +9,12 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.commands import as_json, reo_with
+from tests.conftest import Start
 from tests.judge import Record
 from tests.kafka import ROOT, Clusters, make_record, make_records, until
 from tests.merged_topics import build_topics_environment
 from tests.service import build_environment
+from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 PARTITIONS = 2
 RECORDS = 1000
@@ -49,6 +51,25 @@ def test_equal_topics_are_exact(clusters: Clusters, topic: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{topic}-0: 500 records equal\n{topic}-1: 500 records equal\n{RECORDS} records compared in " in done.stdout
     assert done.stdout.endswith("exact\n")
+
+
+def test_it_waits_for_a_copy_that_runs(clusters: Clusters, topic: str, start: Start) -> None:
+    """It says that it waits; when the copy has caught up, it compares, long before its time is over."""
+    records = make_records(range(100), PARTITIONS)
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, "deduplicator")
+    wait_for_frontiers(service, PARTITIONS)
+    clusters.source.write(topic, records)
+    with subprocess.Popen([sys.executable, "-m", "reo", "verify", "--wait", "3600"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={"PATH": "/usr/bin:/bin"} | build_environment(clusters, topic, {})) as waiting:
+        assert waiting.stderr
+        assert waiting.stderr.readline() == "waiting up to 3600 s: 100 records are not copied yet\n"
+        offsets = [(partition, number // PARTITIONS, record) for number, (partition, record) in enumerate(records)]
+        write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, offsets))
+        said, _ = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, said
+    assert "100 records compared in " in said
+    service.stop()
 
 
 DIFFERENT = {

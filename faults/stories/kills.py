@@ -81,7 +81,7 @@ def kill_everything(run: Run) -> None:
         run.wait_for_progress()
         way(service)
         assert service.process.wait(START_S) == -signal.SIGKILL
-        until(lambda service=service: not service.living(), "no process outlives the supervisor")  # type: ignore[misc]
+        until(lambda service=service: not service.list_processes(), "no process outlives the supervisor")  # type: ignore[misc]
         service.delete_folder()
         run.mark_ended(service)
         run.record_fault(f"SIGKILL of the {way.__name__.replace('_', ' ')}, disk emptied")
