@@ -35,15 +35,14 @@ chart: helm ## the Helm chart as one file, in dist/
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
 	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
-# Eight at a time on two processors, because most of the time tests wait; a file's tests in one process, because they share brokers; the
+# Six at a time on two processors, because most of the time tests wait; a file's tests in one process, because they share brokers; the
 # files that take longest first (tests/conftest.py).
-PYTEST := $(PY) -m pytest -n 8 --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
-test: older postgresql ## everything that is promised, on real brokers, eight files at a time (ARGS= for pytest)
+test: older postgresql ## everything that is promised, on real brokers, six files at a time (ARGS= for pytest)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version; the Helm chart where helm is, or can be built (ARGS= for pytest)
-	@command -v go >/dev/null && $(MAKE) --no-print-directory helm || true
+test-long: older postgresql ## what repeats a proof of `make test` with other values or on another version; the Helm chart after `make helm` (ARGS= for pytest)
 	@$(PYTEST) -m long $(ARGS)
 
 lint: setup ## style and types

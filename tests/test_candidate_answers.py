@@ -151,10 +151,13 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
             return None not in seen[-1].values()
 
         def leader_epoch() -> int:
-            return positions.list_stable_ends(admin(settings.source, settings), [place])[place].leader_epoch or 0
+            """-1 while the broker, which is fenced again and again, does not answer."""
+            with contextlib.suppress(ClusterUnreachable):
+                return positions.list_stable_ends(admin(settings.source, settings), [place])[place].leader_epoch or 0
+            return -1
         until(healthy, "both answer")
         for _ in range(2):
-            before = leader_epoch()
+            before = until(lambda: leader_epoch() + 1, "the partition's leader epoch is known") - 1
             until(lambda before=before: leader_epoch() > before, "the partition has a new leader epoch")  # type: ignore[misc]
             rounds = len(seen)
             until(healthy, "both answer again")

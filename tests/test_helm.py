@@ -23,7 +23,7 @@ from tests.test_kubernetes import DEPLOY, NOT_KUBERNETES, SINGLE, VERSIONS, rest
 
 HELM = shutil.which("helm", path=f"{ROOT / 'build' / '.bin'}") or shutil.which("helm") or ""
 pytestmark = [pytest.mark.long,
-              pytest.mark.skipif(not HELM, reason="there is no helm: `make helm` builds it where Go is installed, and so does `make test-long`")]
+              pytest.mark.skipif(not HELM, reason="there is no helm: `make helm` builds it where Go is installed")]
 CLUSTERS = {"source": {"bootstrap_servers": "a:9093", "topic": "orders"}, "destination": {"bootstrap_servers": "b:9092"}}
 LEAST = {"settings": CLUSTERS}
 ALL = {
