@@ -66,6 +66,10 @@ class Group:
                     "Other groups share that partition: abort only what describe-producers shows to be older than its time-out")
         return {Place(answer.topic, answer.partition): Commit(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0}
 
+    def read_commits(self, places: Iterable[Place]) -> dict[Place, positions.GroupCommit]:
+        """The commits of these partitions with their frontiers, as of before any open transaction; FrontierUnreadable when one is not reo's."""
+        return {place: positions.decode_commit(place, *commit) for place, commit in self.commits(places, decided=False).items()}
+
     def frontiers(self) -> dict[Place, Frontier]:
         """Every frontier of the group, of all topics, as of before any open transaction. Commits without a frontier are left out."""
         everything = ConsumerGroupTopicPartitions(self.name)

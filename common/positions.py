@@ -132,7 +132,7 @@ def read_ends(reader: Consumer, places: Iterable[Place], timeout_s: float) -> di
 
 
 def read_commits(consumer: Consumer, places: Iterable[Place], timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Place, GroupCommit]:
-    """Read the group's commits; a partition without one is left out. It waits for offsets of an open transaction (KIP-447).
+    """Read the group's commits; a partition without one is left out. A `reader` waits for offsets of an open transaction (KIP-447), a `commit_reader` does not.
 
     Raises HangingTransaction or another translated error when no answer comes, and FrontierUnreadable when a commit was not
     written by reo.

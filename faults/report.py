@@ -34,7 +34,7 @@ HEAD = """# Faults: what was done to reo, and what came of it
 Every run starts two real Kafka 4.3.1 clusters or shares them with its neighbours, puts a steady load on the source (plain records, and transactions of
 which every second one is aborted), starts the service, does the harm and proves that it was done, ends the load, and waits. Then one judge that
 knows nothing of the service's code reads both topics `read_committed` and compares every record: missing, duplicated, reordered, changed, phantom,
-aborted-but-visible. It also asks for open transactions, and holds the service's own counters against what it counted.
+aborted-but-visible. It also asks for open transactions, and compares the service's own counters with what it counted.
 """
 
 

@@ -111,9 +111,7 @@ class Translator:
     def _load_frontiers(self) -> dict[Place, Frontier]:
         """By source partition; only frontiers of these topics."""
         routes = {route.intermediate_topic: route for route in self.sources}
-        places = topics.list_intermediate_partitions(self.sources)
-        group = Group(self.settings, self.destination_admin)
-        commits = {place: positions.decode_commit(place, *commit) for place, commit in group.commits(places, decided=False).items()}
+        commits = Group(self.settings, self.destination_admin).read_commits(topics.list_intermediate_partitions(self.sources))
         frontiers = {}
         for place, commit in commits.items():
             route = routes[place.topic]

@@ -97,16 +97,12 @@ class Inspector:
         existing = topics.look_up(settings.destination, self.clients.destination_admin, topics.list_written_topics(settings, sources), timeout_s)
         pairs = [(route.source(partition), route.intermediate(partition)) for route, source in sources.items() for partition in range(source.partitions)]
         intermediates = [place for _, place in pairs if place.topic in existing and place.partition < existing[place.topic].partitions]
-        commits = self._load_commits(intermediates)
+        commits = self.group.read_commits(intermediates)
         partitions, open_at_source = self._read_progress(pairs, intermediates, commits)
         outputs = [Place(name, partition) for name in dict.fromkeys(route.destination_topic for route in sources) if name in existing
                    for partition in range(existing[name].partitions)]
         frontiers_by_place = {place: commit.frontier for place, commit in commits.items()}
         return Snapshot(machine.monotonic(), sources, partitions, frontiers_by_place, open_at_source, self._find_open_transactions(outputs))
-
-    def _load_commits(self, places: list[Place]) -> dict[Place, positions.GroupCommit]:
-        """By intermediate partition."""
-        return {place: positions.decode_commit(place, *commit) for place, commit in self.group.commits(places, decided=False).items()}
 
     def _read_progress(self, pairs: list[tuple[Place, Place]], intermediates: list[Place], commits: Mapping[Place, positions.GroupCommit]
                        ) -> tuple[list[PartitionProgress], dict[Place, int]]:

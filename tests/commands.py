@@ -21,18 +21,21 @@ from tests.kafka import ROOT, Cluster, Clusters
 from tests.service import build_environment
 
 COMMAND_S = 60
+LONG_COMMAND_S = 120
+"""For one that reads topics."""
 ESCAPE = "\x1b["
 
 
-def reo(clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
+def reo(clusters: Clusters, topic: str, *words: str, exit_code: int | None = 0, timeout_s: float = COMMAND_S, **more: str,
+        ) -> subprocess.CompletedProcess[str]:
     """A command of its own process, its output on pipes; `more` are settings. It has to end with this code, if one is given."""
-    return reo_with(build_environment(clusters, topic, more), *words, exit_code=exit_code)
+    return reo_with(build_environment(clusters, topic, more), *words, exit_code=exit_code, timeout_s=timeout_s)
 
 
-def reo_with(environment: Mapping[str, str], *words: str, exit_code: int | None = 0) -> subprocess.CompletedProcess[str]:
+def reo_with(environment: Mapping[str, str], *words: str, exit_code: int | None = 0, timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
     """The same with this environment alone."""
     done = subprocess.run([sys.executable, "-m", "reo", *words], cwd=ROOT, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True,
-                          timeout=COMMAND_S, check=False)
+                          timeout=timeout_s, check=False)
     print(f"--- reo {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
     assert "Traceback" not in done.stderr
     assert ESCAPE not in done.stdout + done.stderr, "colours or a bar on a pipe"

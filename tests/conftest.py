@@ -16,6 +16,8 @@ from typing import Protocol
 
 import pytest
 
+from faults.proxied_broker import make_proxied_broker
+from faults.proxy import Proxy
 from reo.demo.broker import Broker
 from tests.kafka import ROOT, Cluster, Clusters, speed_up_jvms
 from tests.postgresql import Server
@@ -92,6 +94,17 @@ def database() -> Iterator[Server]:
 def make_topic_name(name: str) -> str:
     """A new topic name that contains `name`."""
     return f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')[:60]}-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
+    """A broker of the module's own, which the cluster asks directly, and the proxy in front of it."""
+    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
+    with proxy:
+        try:
+            yield Cluster(broker.start().wait()), proxy
+        finally:
+            broker.kill()
 
 
 @pytest.fixture

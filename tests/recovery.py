@@ -6,7 +6,6 @@ The group protocol "consumer" (KIP-848) is used where a test does not depend on 
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,10 +13,11 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 
 from common.frontier import decode
 from common.group import Commit
+from tests.commands import LONG_COMMAND_S, reo
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, until
-from tests.service import Service, build_environment
+from tests.kafka import Cluster, Clusters, until
+from tests.service import Service
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 FIRST_RECORDS = 100
@@ -29,11 +29,7 @@ SourceRecords = list[tuple[int, Record]]
 
 def run_recover(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    process = subprocess.run([sys.executable, "-m", "reo", "recover", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} |
-                          build_environment(clusters, topic, more), capture_output=True, text=True, timeout=120, check=False)
-    print(f"--- reo recover {' '.join(arguments)}: {process.returncode}\n{process.stdout}{process.stderr}")
-    assert "Traceback" not in process.stderr
-    return process
+    return reo(clusters, topic, "recover", *arguments, exit_code=None, timeout_s=LONG_COMMAND_S, **more)
 
 
 def read_commits(cluster: Cluster, topic: str) -> dict[int, Commit]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions, NewTopic, ResourceType
@@ -13,9 +12,10 @@ from common import topics
 from common.errors import TopicsUnfit
 from common.kafka_clients import admin
 from common.settings import load
+from tests.commands import LONG_COMMAND_S, reo
 from tests.conftest import Start
 from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.kafka import Cluster, Clusters, make_records, until
 from tests.service import build_environment
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.test_bad_input import STOP_S, stopped
@@ -47,11 +47,7 @@ def change(cluster: Cluster, topic: str, **config: str | None) -> None:
 
 def reo_topics(clusters: Clusters, topic: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    done = subprocess.run([sys.executable, "-m", "reo", "topics", *arguments], cwd=ROOT, env={"PATH": "/usr/bin:/bin"} |
-                          build_environment(clusters, topic, more), capture_output=True, text=True, timeout=120, check=False)
-    print(f"--- reo topics {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
-    assert "Traceback" not in done.stderr
-    return done
+    return reo(clusters, topic, "topics", *arguments, exit_code=None, timeout_s=LONG_COMMAND_S, **more)
 
 
 def test_what_is_set_on_the_source_topic_goes_over(clusters: Clusters, topic: str, start: Start) -> None:

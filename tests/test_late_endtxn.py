@@ -21,10 +21,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from common.kafka_clients import LossCounter
 from common.pulse import Pulse
 from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
-from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from faults.proxy_rule import ProxyRule
-from tests.kafka import ROOT, Cluster, until
+from tests.kafka import Cluster, until
 
 ANSWER_S = 20
 SILENT_S = 5
@@ -88,21 +87,10 @@ class Story:
         return [int(record.value or b"") for record in self.cluster.read(self.topic)[0]]
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
-    """One broker and the proxy in front of it."""
-    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("late") / "broker", ROOT / "jars" / "broker")
-    with proxy:
-        try:
-            yield Cluster(broker.start().wait()), proxy
-        finally:
-            broker.kill()
-
-
 @pytest.fixture
-def story(both: tuple[Cluster, Proxy], topic: str) -> Iterator[Story]:
+def story(proxied: tuple[Cluster, Proxy], topic: str) -> Iterator[Story]:
     """A topic of this test's own; no rule outlives its test."""
-    story = Story(*both, topic)
+    story = Story(*proxied, topic)
     yield story
     story.group.close()
     story.proxy.rules.clear()

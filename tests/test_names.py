@@ -70,7 +70,7 @@ def test_every_variable_is_taken_or_named(given: dict[str, str]) -> None:
 
 
 def test_names_of_other_programs_are_not_mentioned() -> None:
-    """Without that program's own names beside them they are nobody's; a child process, which has reo's names, does not say it again."""
+    """Without that program's own names beside them they belong to no program; a child process, which has reo's names, does not say it again."""
     assert load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_SOURCE_TOPIC": "o", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "LOG_LEVEL": "DEBUG",
                  "MAX_PUBLISH": "5"}).list_warnings() == []
     assert load(load(KAFKA_REO).as_environment() | {"LOG_LEVEL": "INFO"}).list_warnings() == []

@@ -257,7 +257,7 @@ def test_what_was_deleted_is_not_guessed(clusters: Clusters, topic: str, start: 
 
 
 def test_records_of_another_kind_are_not_taken_for_the_copy(clusters: Clusters, topic: str, start: Start) -> None:
-    """Before the copy began the destination had other records: a group that stands there at the source has no place, and the difference is shown (30)."""
+    """Before the copy began the destination had other records: a group at these records of the source has no place, and the difference is shown (30)."""
     clusters.source.create(topic, PARTITIONS)
     clusters.source.write(topic, make_records(range(10), PARTITIONS))
     clusters.destination.create(topic, PARTITIONS)

@@ -33,7 +33,7 @@ def topic(request: pytest.FixtureRequest) -> str:
     return make_topic_name(request.node.name[:50])
 
 
-# Whatever dies
+# Kills and stops
 
 @pytest.mark.parametrize("deaths", STAGE_TWO, ids=["start", "deciding", "writing"])
 def test_stage_two_killed_at(clusters: Clusters, database: Server, topic: str, start: Start, tmp_path: Path, deaths: Deaths) -> None:

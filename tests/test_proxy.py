@@ -11,39 +11,27 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from faults.proxy_rule import EVERY
 from faults.requests import API_NAMES, HEADER, parse_request
-from tests.kafka import ROOT, Cluster, until
+from tests.kafka import Cluster, until
 
 HIT_S = 20
 PATIENT = {"socket_timeout_ms": 30_000, "request_timeout_ms": 30_000}
 """For a client that nothing is kept from: it sends nothing twice because its broker is slow."""
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
-    """One broker, asked directly, and the one proxy in front of it."""
-    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("proxied") / "broker", ROOT / "jars" / "broker")
-    with proxy:
-        try:
-            yield Cluster(broker.start().wait()), proxy
-        finally:
-            broker.kill()
-
-
 @pytest.fixture
-def cluster(both: tuple[Cluster, Proxy], topic: str) -> Cluster:
+def cluster(proxied: tuple[Cluster, Proxy], topic: str) -> Cluster:
     """The cluster, with this test's topic of one partition."""
-    both[0].create(topic, 1)
-    return both[0]
+    proxied[0].create(topic, 1)
+    return proxied[0]
 
 
 @pytest.fixture
-def proxy(both: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
+def proxy(proxied: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
     """The proxy; no fault outlives its test."""
-    proxy = both[1]
+    proxy = proxied[1]
     yield proxy
     proxy.rules.clear()
     proxy.half_open, proxy.delay_s, proxy.bytes_per_s = False, 0, 0

@@ -12,10 +12,9 @@ from typing import Protocol
 
 import pytest
 
-from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from faults.proxy_rule import EVERY
-from tests.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.kafka import Cluster, Clusters, make_records, until
 from tests.recovery import add_source_offsets
 from tests.service import Service, build_environment
 from tests.stage_one import wait_for_frontiers, wrap_records, write_intermediate
@@ -32,21 +31,10 @@ class Begin(Protocol):
         """Keyword arguments are settings."""
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
-    """One broker and the proxy in front of it."""
-    broker, proxy = make_proxied_broker(tmp_path_factory.mktemp("sigterm") / "broker", ROOT / "jars" / "broker")
-    with proxy:
-        try:
-            yield Cluster(broker.start().wait()), proxy
-        finally:
-            broker.kill()
-
-
 @pytest.fixture
-def proxy(both: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
+def proxy(proxied: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
     """The proxy; no fault outlives its test."""
-    proxy = both[1]
+    proxy = proxied[1]
     yield proxy
     for rule in proxy.rules:
         rule.release()
@@ -55,9 +43,9 @@ def proxy(both: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def begin(both: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
+def begin(proxied: tuple[Cluster, Proxy], topic: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begin]:
     """The source topic has one partition; what still lives at the end of the test is killed."""
-    cluster, proxy = both
+    cluster, proxy = proxied
     started: list[Service] = []
 
     def start(*arguments: str, **more: str) -> Service:
@@ -92,20 +80,20 @@ def test_while_it_waits_for_a_cluster(begin: Begin, proxy: Proxy) -> None:
     assert service.stop() <= STOP_S
 
 
-def test_while_it_commits(begin: Begin, both: tuple[Cluster, Proxy], proxy: Proxy, topic: str) -> None:
-    """The request that ends the transaction has not arrived. Whether it still does is nobody's to know: the next start copies what is missing, once."""
-    clusters, copy = Clusters(both[0], both[0]), f"{topic}-copy"
+def test_while_it_commits(begin: Begin, proxied: tuple[Cluster, Proxy], proxy: Proxy, topic: str) -> None:
+    """The request that ends the transaction has not arrived. Nobody can know whether it still does: the next start copies what is missing, once."""
+    clusters, copy = Clusters(proxied[0], proxied[0]), f"{topic}-copy"
     service = begin("deduplicator")
     wait_for_frontiers(service, 1)
     written = make_records(range(RECORDS), 1)
-    both[0].write(topic, written)
+    proxied[0].write(topic, written)
     held = proxy.add_rule("hold", "EndTxn", topic, times=EVERY)
     write_intermediate(clusters, topic, copy, wrap_records(clusters, topic, add_source_offsets(written)))
     assert held.matched_event.wait(STOP_S * 2), service.read_log_tail()
     assert service.stop() <= STOP_S
     held.release()
     again = begin("deduplicator")
-    until(lambda: both[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
+    until(lambda: proxied[0].count_offsets(copy) >= RECORDS and not clusters.differences(topic, copy), "the copy is exact", 60)
     again.stop()
 
 
