@@ -110,6 +110,9 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
     copied = describe_sources(settings, source_admin, timeout_s)
     parked = list_parked_topics(settings, copied)
     existing = look_up(settings.destination, destination_admin, list_written_topics(settings, copied) | parked.keys(), timeout_s)
+    if any(_has_more_partitions(existing.get(route.intermediate_topic), source) for route, source in copied.items()):
+        now = describe_sources(settings, source_admin, timeout_s)  # the source may have got partitions between the two requests
+        copied = {route: now.get(route, source) for route, source in copied.items()}
     for cycle in find_cycles(copied, existing):
         raise cycle
     partition_counts = {name: count_partitions(name, {route: source for route, source in copied.items() if route.destination_topic == name}, existing)
@@ -154,7 +157,7 @@ def count_partitions(name: str, copied: Mapping[Route, Topic], existing: Mapping
     destination, growing = existing.get(name), all(route.mapping == SAME for route in copied)
     for route, source in copied.items():
         intermediate = existing.get(route.intermediate_topic)
-        if intermediate is not None and intermediate.partitions > source.partitions:
+        if intermediate is not None and _has_more_partitions(intermediate, source):
             raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {source.partitions}: "
                               "they have to be equal; name another intermediate.topic")
         followed = intermediate.partitions if intermediate is not None and growing else source.partitions
@@ -166,6 +169,10 @@ def count_partitions(name: str, copied: Mapping[Route, Topic], existing: Mapping
     if destination is not None and not growing:
         return destination.partitions  # added partitions move keys to other partitions: the owner of the topic decides that
     return max(mapping.count_new_partitions(route.mapping, source.partitions) for route, source in copied.items())
+
+
+def _has_more_partitions(intermediate: Topic | None, source: Topic) -> bool:
+    return intermediate is not None and intermediate.partitions > source.partitions
 
 
 def _create_route_topics(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,

@@ -34,7 +34,7 @@ CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
 
 
 class TransactionUndecided(Exception):
-    """A start has to wait for another producer's transaction. It is tried again after a poll: the worker may have lost these partitions to who writes it."""
+    """A start has met another producer's transaction. It is tried again after a poll: the worker may have lost these partitions to who writes it."""
 
 
 class LoadedFrontiers(NamedTuple):

@@ -35,7 +35,7 @@ from common.routes import SAME, Place, Route
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import UNCOUNTED, Output
-from deduplicator.frontier_store import ConsumerGroup, FrontierStore
+from deduplicator.frontier_store import ConsumerGroup, FrontierStore, TransactionUndecided
 from deduplicator.partitioner import build_partitioner
 from deduplicator.partitions import AssignedPartition
 
@@ -142,15 +142,16 @@ class PartitionStarter:
             filled = [other for other in self._list_outputs(place, destinations) if ends[other] > 0]
             refuses = self.settings.text("deduplicator.without_frontier") == "refuse"
             if filled and refuses and not self._is_from_other_sources(place, sources[route], destinations):
+                self._check_still_missing(place, destinations[place.topic])
                 raise FrontierLost(
                     f"{filled[0]} has records (it ends at {ends[filled[0]]}), but group {self.settings.application} has no frontier for {place}: "
                     "its offsets expired or were deleted, or something else wrote to the topic. "
                     f"{'`reo recover` finds the frontier from the data. Otherwise copy' if route.is_one_to_one and self.is_recoverable else 'Copy'} "
                     "to a new topic, or set deduplicator.without_frontier=append to append to the existing records from source.start on")
-            source_partitions = max((commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic),
-                                    default=sources[route].partitions)
-            offset = find_first_source_offset(self.settings, source_admin, route.source(place.partition),
-                                              added=place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled)))
+            counts = [commit.frontier.source_partitions for other, commit in commits.items() if other.topic == place.topic]
+            source_partitions = max(counts, default=sources[route].partitions)
+            added = place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled), has_others=bool(counts))
+            offset = find_first_source_offset(self.settings, source_admin, route.source(place.partition), added)
             first_output = Output(ends[output] - 1, 0) if route.is_one_to_one else UNCOUNTED
             same_destination = [commit.frontier for other, commit in commits.items()
                                 if other.topic == place.topic and commit.frontier.destination_topic_id == destinations[place.topic].topic_id]
@@ -162,22 +163,38 @@ class PartitionStarter:
             if route.is_one_to_one:
                 result.outputs[output] = first_output
 
-    def _is_new_partition(self, place: Place, filled: bool) -> bool:
+    def _check_still_missing(self, place: Place, destination: topics.Topic) -> None:
+        """TransactionUndecided when another worker has created the first frontier since this one looked for it, and has copied records.
+
+        That happens when this process stood still in between, and lost the partition. A first frontier is committed before any record is written.
+        """
+        commit = self.frontier_store.load_frontiers([place]).commits.get(place)
+        if commit is not None and commit.frontier.destination_topic_id == destination.topic_id:
+            raise TransactionUndecided(f"another worker has begun to copy to {self._output(place)}")
+
+    def _is_new_partition(self, place: Place, filled: bool, has_others: bool) -> bool:
         """Whether a partition without a frontier was added after the copy had begun: `latest` would leave out its records from before it was discovered.
 
-        It was added later if the service has frontiers of other partitions, or if records of its topic were copied before (then the frontiers were lost).
+        It was added later if the service has frontiers of other topics only, or if records of its topic were copied before (then the frontiers were lost).
+        If other partitions of its topic have frontiers (`has_others`), it existed when these were created: then the first start is not over, unless stage one
+        has written to the topic, which it does when every partition has a frontier.
         With deduplicator.without_frontier=append, after records that somebody else has copied, `source.start` applies as it is.
         """
         if place.topic in self.new_topics or self.settings.start.kind != "latest":
             return place.topic in self.new_topics
+        is_later = self._has_records(place.topic) if has_others else self.had_frontiers
         if self.settings.text("deduplicator.without_frontier") == "append":
-            return self.had_frontiers and not filled
-        return self.had_frontiers or self._was_copied(place.topic)
+            return is_later and not filled
+        return is_later or self._was_copied(place.topic)
+
+    def _has_records(self, topic: str) -> bool:
+        """Whether stage one has ever written to this intermediate topic."""
+        return any(positions.list_end_offsets(self.consumer_group.admin, self.consumer_group.list_partitions([topic])).values())
 
     def _was_copied(self, topic: str) -> bool:
         partitions, route = self.consumer_group.list_partitions([topic]), self.routes[topic]
         copied = self.frontier_store.get_end_offsets([route.destination(place.partition) for place in partitions]) if route.is_one_to_one else {}
-        return any(copied.values()) or any(positions.list_end_offsets(self.consumer_group.admin, partitions).values())
+        return any(copied.values()) or self._has_records(topic)
 
     def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can go to."""

@@ -72,13 +72,17 @@ def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier],
         if frontier.last_record and not (is_whole and route.is_one_to_one):
             written.add(route)
             compared[route] += place in same_last
-    beginnings = positions.list_beginning_offsets(admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows])
+    client, outputs = admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows]
+    beginnings, stable_ends = positions.list_beginning_offsets(client, outputs), positions.list_end_offsets(client, outputs, committed_only=True)
     ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination, settings.source))
     try:
         for route, place, frontier in rows:
             on_progress()
             output = route.destination(place.partition)
             last = frontier.last_record.source_offset if frontier.last_record else frontier.rule.frontier
+            if stable_ends[output] <= frontier.destination_known:
+                raise ClusterUnreachable(f"{output} is visible up to offset {stable_ends[output]} only: the transaction of offset "
+                                         f"{frontier.destination_known} has not ended there yet")
             copied = _read_copy_tail(ours, output, frontier, beginnings[output])
             begin = max(snapshot.beginnings[place], last + 1 - TAIL_OFFSETS)
             if copied and begin <= last:

@@ -53,7 +53,7 @@ class Sample:
     """The last stable offsets: up to these the source can be read."""
     source_high_watermarks: dict[Place, int]
     """Between the last stable offset and this one are records of open transactions."""
-    intermediate_ends: dict[Place, int]
+    intermediate_ends: dict[Place, positions.EndOffset]
     newest: dict[Place, Origin | ReadUpTo]
     commits: dict[Place, GroupCommit]
 
@@ -83,6 +83,9 @@ class Watch:
     """No visible record is left below this source offset."""
     spark_read_up_to: dict[Place, int] = field(default_factory=dict)
     """With a filter, by source partition: how far Spark has read in completed batches, whether the records passed or not."""
+    can_trust_spark: bool = True
+    """Whether the intermediate topics can have lost nothing. Otherwise what is missing there may be lost, not left out, and the run becomes `stalled`."""
+    intermediate_leader_epochs: dict[Place, int | None] = field(init=False)
     written_timestamp_ms: dict[Place, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as of the last sample."""
     stable_end_since: dict[Place, tuple[int, float]] = field(default_factory=dict)
@@ -100,12 +103,13 @@ class Watch:
     sampled_at: float = field(default_factory=machine.monotonic)
 
     def __post_init__(self) -> None:
-        now = machine.monotonic()
         self.positions = dict(self.plan.starts)
-        self.progressed_at = dict.fromkeys(self.plan.starts, now)
+        self.progressed_at = dict.fromkeys(self.plan.starts, machine.monotonic())
         self.source_partitions = self.plan.source_partitions()
         self.copied = dict(self.plan.copied)
-        self.initial_ends = positions.list_end_offsets(self.clients.destination_admin, self.plan.starts)
+        ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
+        self.initial_ends = {place: end.offset for place, end in ends.items()}
+        self.intermediate_leader_epochs = {place: end.leader_epoch for place, end in ends.items()}
         self.intermediate_ends = dict(self.initial_ends)
         self.has_filter = bool(self.settings.text("filter.sql"))
         self.stall_s = STALL_S
@@ -117,8 +121,8 @@ class Watch:
         return self.has_filter or all(machine.monotonic() - since <= SLOW_S for since in self.progressed_at.values())
 
     def has_written_nothing(self) -> bool:
-        """Whether the intermediate topics end where they ended before the run."""
-        return positions.list_end_offsets(self.clients.destination_admin, self.plan.starts) == self.initial_ends
+        """Whether the intermediate topics end where they ended before the run, and nothing that was written can be lost."""
+        return self.can_trust_spark and positions.list_end_offsets(self.clients.destination_admin, self.plan.starts) == self.initial_ends
 
     def describe_sources(self) -> dict[Route, topics.Topic]:
         """Every route with its source topic as it is now; TopicMissing when a source topic of this run is gone."""
@@ -134,17 +138,18 @@ class Watch:
         """Ask both clusters; ClusterUnreachable when one does not answer, TopicMissing when a source topic is gone."""
         client, at_source, timeout_s = self.clients.source_admin, self.source_partitions.values(), request_timeout_s(self.settings)
         sources = self.describe_sources()
-        beginnings, ends = (ask(self.clients.destination_admin, self.plan.starts) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
-        newest = positions.read_last_origins(self.clients.frontier_reader, {place: (beginnings[place], end) for place, end in ends.items()})
+        beginnings = positions.list_beginning_offsets(self.clients.destination_admin, self.plan.starts)
+        ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
+        newest = positions.read_last_origins(self.clients.frontier_reader, {place: (beginnings[place], end.offset) for place, end in ends.items()})
         # before the stable ends: records written in between are no open transaction
         high_watermarks = positions.list_end_offsets(client, at_source, timeout_s=timeout_s)
-        return Sample(sources, positions.list_beginning_offsets(client, at_source, timeout_s),
-                      positions.list_stable_ends(client, at_source, timeout_s), high_watermarks,
-                      ends, newest, commits)
+        return Sample(sources, positions.list_beginning_offsets(client, at_source, timeout_s), positions.list_stable_ends(client, at_source, timeout_s),
+                      high_watermarks, ends, newest, commits)
 
     def find_event(self, sample: Sample) -> Event | None:
         """The reason to end the run, or None; SourceRecreated when a source topic was recreated."""
         self._check_identities(sample.sources)
+        self._check_trust(sample)
         if self._has_lost_records(sample):
             return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
@@ -153,7 +158,7 @@ class Watch:
         for place in self.plan.starts:
             self._update_position(place, sample, now)
         for place, commit in sample.commits.items():
-            self._note_hole(place, commit, sample.intermediate_ends[place], now)
+            self._note_hole(place, commit, sample.intermediate_ends[place].offset, now)
         if any(now - since > HOLE_S for _, since in self.hole_since.values()):
             return "hole"
         unread = {place for place in self.plan.starts if self._is_deleted_unread(place, sample)}  # before `_count_lag` looks for visible records
@@ -170,6 +175,12 @@ class Watch:
             return "stalled"
         grown = any(route not in self.plan.sources or source.partitions > self.plan.sources[route].partitions for route, source in sample.sources.items())
         return "grown" if grown else None
+
+    def _check_trust(self, sample: Sample) -> None:
+        leader_epochs = {place: end.leader_epoch for place, end in sample.intermediate_ends.items()}
+        self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs and machine.monotonic() <= self.sampled_at + OUTAGE_S
+        if not self.can_trust_spark:
+            self.spark_read_up_to = {}
 
     def _check_identities(self, now: Mapping[Route, topics.Topic]) -> None:
         for route, source in self.plan.sources.items():
@@ -202,7 +213,7 @@ class Watch:
 
     def _update_position(self, place: Place, sample: Sample, now: float) -> None:
         """Update how far this run has written: from the newest record or, when all records are purged already, from the frontier."""
-        end = sample.intermediate_ends[place]
+        end = sample.intermediate_ends[place].offset
         RECORDS_OUT.labels("replicator", *map(str, place)).inc(max(0, end - self.intermediate_ends[place]))
         self.intermediate_ends[place] = end
         newest, commit = sample.newest.get(place), sample.commits.get(place)
@@ -249,7 +260,7 @@ class Watch:
         ranges = {}
         for place, commit in sample.commits.items():
             source_place, frontier = self.source_partitions[place], commit.frontier.rule.frontier
-            is_read = commit.intermediate_offset >= sample.intermediate_ends[place]
+            is_read = commit.intermediate_offset >= sample.intermediate_ends[place].offset
             is_accepted = self.written_up_to.get(place, -1) <= frontier
             is_checked = self.has_filter or sample.source_beginnings[source_place] <= frontier + 1 == self.positions[place]
             end = self.spark_read_up_to.get(source_place, 0) if self.has_filter else self.empty_up_to.get(place, 0)

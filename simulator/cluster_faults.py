@@ -85,6 +85,8 @@ def _truncate_log(cluster: Cluster, place: Place, generator: random.Random) -> l
 def _delete_copied_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     partition = _choose_partition(injector, generator)
     offset = injector.judge.find_last_copied_offset(partition) + 1
+    if offset > injector.system.source.log(TOPIC, partition).end:  # the source lost these records
+        return ""
     injector.system.source.delete_records(TOPIC, partition, offset)
     return f"partition {partition} begins at {offset}"
 
@@ -101,6 +103,8 @@ def _compact_source(injector: FaultInjector, generator: random.Random, _: Child 
 def _add_partition(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
     count = logs.count_partitions(injector.system.source, TOPIC) + 1
     injector.system.source.add_partitions(TOPIC, count)
+    if not _has_frontiers(injector):
+        injector.system.ends_at_start.append(0)  # the copy has not begun
     return str(count)
 
 
@@ -127,6 +131,9 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
         (injector.required_exit_codes if log.end <= copied else injector.allowed_exit_codes).add(SourceTruncated.exit_code)
+    elif log.last_stable_offset < read_to:  # the marker of a transaction that was read is lost: whether it counts, nobody can say
+        injector.judge.is_source_history_lost = True
+        injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     else:
         injector.judge.reread_source(place.partition)
     return f"{place}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"

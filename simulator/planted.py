@@ -147,7 +147,8 @@ WRONGS = (
     Wrong("a transaction that was too slow is not made smaller", "deduplicator.transaction_size",
           "self.records = max(1, min(self.records, records) // 2)", "self.records = self.records_max"),
     Wrong("what was added while stage two was away begins at the latest", START,
-          "added=place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled)))", "added=False)"),
+          "added = place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled), has_others=bool(counts))",
+          "added = False"),
     Wrong("frontier of another partition", "common.positions", "decode_commit(Place(answer.topic, answer.partition), answer",
           "decode_commit(Place(answer.topic, answer.partition), answers[-1 - answer.partition]"),
     # recovery

@@ -146,6 +146,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr("common.machine.monotonic", lambda: clock.now)
     monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {PLACE: 0})
+    monkeypatch.setattr(positions, "list_stable_ends", lambda *_, **__: {PLACE: positions.EndOffset(0, None)})
     settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False, failover=False)
     source = Topic("orders", "id", 1, "cluster")
     route = Route("orders", "copy", "copy-proxy")
@@ -158,7 +159,8 @@ def seen(watch: Watch, number: int, rule: RuleState) -> Sample:
     newest = cast(Any, SimpleNamespace(source_offset=1000 + number, epoch=EPOCH, timestamp_ms=1))
     commit = GroupCommit(number * 10, Frontier(rule, "i", 1, "t", -1, 0))
     ends = {AT_SOURCE: positions.EndOffset(1001 + number, None)}
-    return Sample(watch.plan.sources, {AT_SOURCE: 0}, ends, {AT_SOURCE: 1001 + number}, {PLACE: 1000 + number * 20}, {PLACE: newest}, {PLACE: commit})
+    intermediate_ends = {PLACE: positions.EndOffset(1000 + number * 20, None)}
+    return Sample(watch.plan.sources, {AT_SOURCE: 0}, ends, {AT_SOURCE: 1001 + number}, intermediate_ends, {PLACE: newest}, {PLACE: commit})
 
 
 def test_a_hole_that_stays_ends_the_run_also_under_load(watch: tuple[Watch, SimpleNamespace]) -> None:
