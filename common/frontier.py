@@ -80,6 +80,8 @@ class Frontier:
     last_written: str | None = None
     """A checksum of the last record that is counted, as it was written: where there is another one, or none, the destination has lost records. None
     where none is counted."""
+    leader_epoch: int | None = None
+    """Of the intermediate partition: up to this one, nothing is missing before the position (`deduplicator.leader_change`). None where it is not known."""
 
     def encode(self) -> str:
         """The metadata string."""
@@ -87,7 +89,7 @@ class Frontier:
         return orjson.dumps({
             "v": VERSION, "f": self.rule.frontier, "e": self.rule.epoch, "l": link, "h": hole, "i": self.source_identity,
             "c": self.source_partitions, "t": self.destination_topic_id, "d": self.destination_known, "n": self.sent,
-            "r": list(self.last_record) if self.last_record else None, "w": self.last_written,
+            "r": list(self.last_record) if self.last_record else None, "w": self.last_written, "p": self.leader_epoch,
         }).decode()
 
 
@@ -102,7 +104,8 @@ def decode(metadata: str | None) -> Frontier:
         raise ValueError(f"not version {VERSION} of the frontier")
     link, hole = fields.get("l"), fields.get("h", "missing")  # a frontier that does not say whether a hole is open is none
     numbers = [fields.get(key) for key in "fecdn"] + [number for part in (link, hole) if isinstance(part, list) for number in part]
-    written = fields.get("w")
+    written, leader_epoch = fields.get("w"), fields.get("p")
+    numbers += [] if leader_epoch is None else [leader_epoch]
     texts = [fields.get("i"), fields.get("t"), *([] if written is None else [written])]
     if not all(type(number) is int and -1 <= number < 2**63 for number in numbers):
         raise ValueError("a number is missing or out of range")
@@ -110,7 +113,8 @@ def decode(metadata: str | None) -> Frontier:
     if not (all(isinstance(text, str) for text in texts) and parts):
         raise ValueError("a field is missing or of the wrong kind")
     rule = RuleState(fields["f"], fields["e"], Link(*link) if link else None, Hole(*hole) if hole else None)
-    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")), written)
+    return Frontier(rule, fields["i"], fields["c"], fields["t"], fields["d"], fields["n"], _last_record(fields.get("r")), written,
+                    leader_epoch)
 
 
 def _last_record(field: object) -> LastRecord | None:

@@ -41,6 +41,9 @@ class Consumed(Protocol):
     def timestamp(self) -> tuple[int, int]:
         """Kind, and ms since 1970 UTC."""
 
+    def leader_epoch(self) -> int | None:
+        """Of the leader that appended it; None where the broker does not report it."""
+
     def error(self) -> KafkaError | None:
         """Set when this is not a record."""
 

@@ -26,7 +26,7 @@ from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import hot_path
 from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, get_rd_kafka_pointer
-from deduplicator.message import Message, copy_message
+from deduplicator.message import Message, copy_message, read_leader_epoch
 from deduplicator.unwrap import Record, checksum_of
 
 RENEW_INTERVAL_S = 0.2
@@ -156,6 +156,8 @@ class CompiledBatch:
         self.begin, self.end = begin, end
         self.next_offset = int(fetched_messages.raw.offsets[end - 1]) + 1
         """The intermediate offset to commit when the whole run is decided."""
+        self.leader_epoch = read_leader_epoch(fetched_messages.library, fetched_messages.raw.messages[end - 1])
+        """Of its last message: within a partition, leader epochs grow."""
 
     def __len__(self) -> int:
         return self.end - self.begin

@@ -73,6 +73,7 @@ class Library:
             (self.rd_kafka.rd_kafka_queue_get_partition, ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)),
             (self.rd_kafka.rd_kafka_queue_forward, None, (ctypes.c_void_p, ctypes.c_void_p)),
             (self.rd_kafka.rd_kafka_topic_name, ctypes.c_char_p, (ctypes.c_void_p,)),
+            (self.rd_kafka.rd_kafka_message_leader_epoch, ctypes.c_int32, (ctypes.c_void_p,)),
             (self.rd_kafka.rd_kafka_message_timestamp, ctypes.c_int64, (ctypes.c_void_p, ctypes.c_void_p)),
         )
         for function, result, arguments in functions:

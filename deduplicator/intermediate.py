@@ -49,6 +49,14 @@ class PositionGone(Exception):
     """A partition's position is no longer in its intermediate topic."""
 
 
+class RecordsMissing(PositionGone):
+    """Records from the position of a partition on are, or may be, missing: its copy goes on at the end of the partition, in a new run of stage one."""
+
+    def __init__(self, place: Place, text: str) -> None:
+        super().__init__(text)
+        self.place = place
+
+
 class Intermediate:
     """The consumer; `partitions` records what its group assigns and revokes."""
 

@@ -36,7 +36,8 @@ from common.settings import Settings
 from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.frontier_store import TransactionUndecided
-from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate, PositionGone
+from deduplicator.intermediate import BATCH_RECORDS, FEW_RECORDS, WAIT_S, Intermediate, PositionGone, RecordsMissing
+from deduplicator.leader_change import check_leader_change
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.record_filter import RecordFilter
 from deduplicator.start import PartitionStarter, StartedPartitions
@@ -44,12 +45,11 @@ from deduplicator.started_commit import StartedCommit, set_frontier_metric
 from deduplicator.transaction import TransactionFailed
 from deduplicator.transaction_size import TransactionSize
 from deduplicator.unwrap import Batch, checksum_of, split_by_partition
-from deduplicator.work import Work
+from deduplicator.work import Work, describe_largest_record
 
 log = logging.getLogger(__name__)
 NEXT_RECORD_S = 0.01
 """How long a round waits for its first record while the commit of the round before is not finished."""
-
 
 
 class Loop:
@@ -106,6 +106,8 @@ class Loop:
         """End what is open or unfinished; then every partition waits for its committed frontier."""
         log.warning("reading the frontier again after: %s", failed)
         REREADS.inc()
+        if isinstance(failed, RecordsMissing):
+            self.starter.partitions_with_gaps.add(failed.place)
         if self.work:
             self.transaction_size.on_failed(sum(work.consumed for work in self.work.values()))
         self.destination.abort()
@@ -118,7 +120,7 @@ class Loop:
         self.partitions.reload()
 
     def decide(self, messages: Sequence[Consumed] | FetchedMessages) -> None:
-        """Step 2, for every partition of the batch that is still assigned; PositionGone where records of the intermediate topic are missing.
+        """Step 2, for every partition of the batch that is still assigned; RecordsMissing where records of the intermediate topic are, or may be, missing.
 
         The intermediate topic has no transactions and is not compacted, so its records have consecutive offsets. A gap means that a record was lost
         before it was read. The rule has to see every record of an epoch, so it may not go on in this epoch.
@@ -127,10 +129,11 @@ class Loop:
             state = self.partitions.assigned.get(place)
             if state is None:
                 continue
-            work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset))
+            work = self.work.setdefault(place, Work(state.frontier.rule, state.next_offset, state.frontier.leader_epoch))
             if not batch.follows(work.next_offset):
-                self.starter.partitions_with_gaps.add(place)
-                raise PositionGone(f"records of {place} from offset {work.next_offset} on are missing: the next batch ends at {batch.next_offset}")
+                raise RecordsMissing(place, f"records of {place} from offset {work.next_offset} on are missing: the next batch ends at {batch.next_offset}")
+            if batch.leader_epoch != work.leader_epoch:
+                check_leader_change(place, work, batch)
             if isinstance(batch, Batch):
                 self._decide_batch(place, state, work, batch)
             elif state.partitioner or state.surplus or not work.scan(batch, state.frontier.source_identity):
@@ -158,7 +161,7 @@ class Loop:
             if self.has_failed:  # one transaction at a time until one is committed, so that an error belongs to the records of this round
                 self.destination.finish_commit()
         except RecordRefused as refused:
-            raise refused if refused.names_the_record else RecordRefused(f"{refused} {_describe_largest_record(self.work)}") from None
+            raise refused if refused.names_the_record else RecordRefused(f"{refused} {describe_largest_record(self.work)}") from None
         except TransactionFailed:
             raise
         except Exception:
@@ -268,7 +271,8 @@ class Loop:
         last_record = work.last[0].last_record(work.last[1]) if work.last else state.frontier.last_record
         if last_record and work.left_out:
             last_record = last_record._replace(left_out=True)
-        frontier = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work))
+        frontier = replace(state.frontier, rule=work.rule, last_record=last_record, last_written=self._last_written(state, work),
+                           leader_epoch=work.leader_epoch)
         return AssignedPartition(work.next_offset, frontier, state.surplus, state.partitioner)
 
     @staticmethod
@@ -288,12 +292,3 @@ class Loop:
             return offsets_with_metadata(positions)
 
         self.destination.prepare_commit(offsets, member)
-
-
-def _describe_largest_record(works: Mapping[Place, Work]) -> str:
-    """The record of a refused transaction that was most probably refused."""
-    size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
-                                          for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))
-    if not size:
-        return "It is a parked record"
-    return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"

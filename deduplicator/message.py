@@ -13,11 +13,12 @@ from deduplicator.hot_path import Library, RawMessage
 class Message:
     """Has the interface of confluent-kafka's `Message`: `common.records.Consumed`."""
 
-    __slots__ = ("_all_headers", "_at", "_error", "_key", "_timestamp", "_value")
+    __slots__ = ("_all_headers", "_at", "_error", "_key", "_leader_epoch", "_timestamp", "_value")
 
     def __init__(self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, timestamp: tuple[int, int],
-                 headers: list[tuple[bytes, bytes | None]], error: KafkaError | None) -> None:
+                 headers: list[tuple[bytes, bytes | None]], error: KafkaError | None, leader_epoch: int | None) -> None:
         self._at = topic, partition, offset
+        self._leader_epoch = leader_epoch
         self._key, self._value, self._timestamp, self._all_headers, self._error = key, value, timestamp, headers, error
 
     def topic(self) -> str:
@@ -48,6 +49,10 @@ class Message:
         """The timestamp type, and ms since 1970 UTC."""
         return self._timestamp
 
+    def leader_epoch(self) -> int | None:
+        """Of the leader that appended it; None where the broker does not report it."""
+        return self._leader_epoch
+
     def error(self) -> KafkaError | None:
         """Set when this is not a record."""
         return self._error
@@ -61,7 +66,14 @@ def copy_message(library: Library, address: int) -> Message:
     timestamp_ms = library.rd_kafka.rd_kafka_message_timestamp(address, ctypes.byref(timestamp_type))
     value = _bytes(raw.payload, raw.len)
     key, error = _bytes(raw.key, raw.key_len), KafkaError(raw.err, (value or b"").decode(errors="replace")) if raw.err else None
-    return Message(topic, raw.partition, raw.offset, key, value, (timestamp_type.value, timestamp_ms), _headers(library, address), error)
+    return Message(topic, raw.partition, raw.offset, key, value, (timestamp_type.value, timestamp_ms), _headers(library, address), error,
+                   read_leader_epoch(library, address))
+
+
+def read_leader_epoch(library: Library, address: int) -> int | None:
+    """The leader epoch of an `rd_kafka_message_t`."""
+    leader_epoch = int(library.rd_kafka.rd_kafka_message_leader_epoch(address))
+    return None if leader_epoch < 0 else leader_epoch
 
 
 def _headers(library: Library, address: int) -> list[tuple[bytes, bytes | None]]:

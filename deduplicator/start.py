@@ -218,11 +218,15 @@ class PartitionStarter:
 
     def _move_to_end(self, result: StartedPartitions, committed_epochs: Sequence[int]) -> None:
         """Set every partition whose position does not exist to the end of its intermediate partition, with a raised epoch."""
-        beginnings, ends = (list_offsets(self.consumer_group.admin, result.assigned)
-                            for list_offsets in (positions.list_beginning_offsets, positions.list_end_offsets))
+        beginnings = positions.list_beginning_offsets(self.consumer_group.admin, result.assigned)
+        stable_ends = positions.list_stable_ends(self.consumer_group.admin, result.assigned)
+        ends = {place: end.offset for place, end in stable_ends.items()}
         outside = {place for place, state in result.assigned.items()
                    if not beginnings[place] <= state.next_offset <= ends[place] or place in self.partitions_with_gaps}
         self.partitions_with_gaps -= outside
+        for place, state in result.assigned.items():
+            if state.frontier.leader_epoch is None:  # of an earlier version of reo
+                state.frontier = replace(state.frontier, leader_epoch=stable_ends[place].leader_epoch)
         newest = positions.read_last_origins(self.consumer_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
         epoch = epochs.raised(int(self.clock() * 1000), [*committed_epochs, *(origin.epoch for origin in newest.values())])
         for place in outside:
@@ -230,7 +234,7 @@ class PartitionStarter:
             if state.next_offset >= 0:
                 log.warning("%(place)s: offset %(offset)d is gone from the intermediate topic; going on at its end with epoch %(epoch)d",
                             {"place": place, "offset": state.next_offset, "epoch": epoch})
-            state.frontier = raise_epoch(state.frontier, epoch)
+            state.frontier = replace(raise_epoch(state.frontier, epoch), leader_epoch=stable_ends[place].leader_epoch)
             state.next_offset = ends[place]
             result.to_commit.append(place)
             result.epoch_raised.append(place)

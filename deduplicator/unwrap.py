@@ -56,6 +56,11 @@ class Batch:
         last = self.messages[-1].offset() if self.messages else -1
         return max(last, self.read_up_to_messages[-1].intermediate_offset if self.read_up_to_messages else -1) + 1
 
+    @property
+    def leader_epoch(self) -> int | None:
+        """Of its last message: within a partition, leader epochs grow. None where it has only read-up-to records."""
+        return self.messages[-1].leader_epoch() if self.messages else None
+
     def follows(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and has no gap."""
         first_offsets = [*(message.offset() for message in self.messages[:1]), *(message.intermediate_offset for message in self.read_up_to_messages[:1])]

@@ -5,7 +5,7 @@ Each round creates new ones, and they are forgotten together with their partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -29,6 +29,8 @@ class Work:
     """The state after these decisions."""
     next_offset: int
     """Of the intermediate topic."""
+    leader_epoch: int | None
+    """As in the frontier."""
     parts: list[tuple[Sequence[Record], Sequence[int]]] = field(default_factory=list)
     """The accepted records, unwrapped, in order, with their source offsets; no part is empty. Records that Python has decided are in
     lists, the others are in C (`deduplicator.compiled`)."""
@@ -127,7 +129,6 @@ class Work:
         self.holes += decision.holes
         return records
 
-
     def _append_part(self, records: list[Record], source_offsets: list[int]) -> None:
         """Append to the last part if Python has decided it too: the fewer parts, the fewer writes."""
         if not records:
@@ -144,3 +145,12 @@ def _recreated(found_identity: str, copied_identity: str) -> SourceRecreated:
     return SourceRecreated(
         f"stage one copies a source topic with identity {found_identity}, this copy is of {copied_identity}: the topic was deleted and recreated, or "
         "source.bootstrap_servers leads to another cluster. To copy the new topic, set another destination.topic")
+
+
+def describe_largest_record(works: Mapping[Place, Work]) -> str:
+    """The record of a refused transaction that was most probably refused."""
+    size, partition, source_offset = max(((len(value or b"") + len(key or b""), place.partition, source_offset) for place, work in works.items()
+                                          for (key, value, *_), source_offset in zip(work.records, work.source_offsets, strict=True)), default=(0, -1, -1))
+    if not size:
+        return "It is a parked record"
+    return f"The largest record of the batch is in source partition {partition} at offset {source_offset}, {size} bytes"

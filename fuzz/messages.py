@@ -54,6 +54,10 @@ class Message:
         """Of the intermediate topic; nobody uses it."""
         return 1, 1_795_000_000_000
 
+    def leader_epoch(self) -> int | None:
+        """The same for all."""
+        return 0
+
     def error(self) -> KafkaError | None:
         """It is a record."""
         return None

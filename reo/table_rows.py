@@ -66,6 +66,9 @@ class TableRow:
         """The timestamp type is not stored: always 0."""
         return 0, self.columns.timestamp_ms
 
+    def leader_epoch(self) -> None:
+        """None: a row has none."""
+
     def error(self) -> None:
         """None: a row is never an error event."""
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RequestOutcome = Literal["ok", "lost", "answer lost", "late"]
 OUTCOMES: dict[str, RequestOutcome] = {"answer lost": "answer lost", "request lost": "lost", "request late": "late"}
 PRODUCER_FAULTS = {"producer batch lost": "lose", "producer batch late": "straggle", "task repeated": "repeat"}
+CALM_S = 10.0
 CALLER_FAULTS = frozenset({"SIGKILL", "SIGSTOP"})
 """Faults of the process whose call it is."""
 
@@ -79,6 +80,11 @@ class FaultInjector:
         self.injected_kinds.append(kind)
         self.ends_at = max(self.ends_at, self.system.schedule.now)
         self.system.log_event(f"FAULT {kind}: {what}")
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no fault has disturbed the service for a while."""
+        return not self.injected_kinds or self.system.schedule.now > self.ends_at + CALM_S
 
     def schedule_end(self, seconds: float, call: Callable[[], object]) -> None:
         """Call a function at the end of a fault that has a duration."""

@@ -7,6 +7,7 @@ or compacted meanwhile may be missing. Otherwise the service has ended, with an 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ class ExpectedRecord:
     content: Content
     visible_at: float = 0.0
     """The virtual time at which it became visible."""
+    copied_at: float = math.inf
+    """The virtual time at which the destination had its copy."""
     is_optional: bool = False
     """Whether the source deleted it before the destination had its copy."""
 
@@ -111,7 +114,8 @@ class Judge:
         copy.expected = [expected_record for expected_record in copy.expected if expected_record.offset >= copy.first_offset]
 
     def _read_source(self, place: Place, copy: PartitionCopy) -> None:
-        read_result = logs.read_committed(self.system.source, place, copy.source_read_to)
+        begin = max(copy.source_read_to, self.system.source.log(*place).begin)
+        read_result = logs.read_committed(self.system.source, place, begin)
         if read_result is not None and not self.is_source_history_lost:
             records, copy.source_read_to = read_result
             copy.expected += [ExpectedRecord(offset, content, self.system.schedule.now) for offset, content in records
@@ -134,6 +138,7 @@ class Judge:
             if expected_record.content != content:
                 raise Violation(f"{place} has {content} at offset {offset}{self._explain_mismatch(copy, content)}; "
                                 f"the next source record is {expected_record.content} at offset {expected_record.offset}")
+            expected_record.copied_at = self.system.schedule.now
             copy.next_index += 1
             copy.compared += 1
 
@@ -150,7 +155,7 @@ class Judge:
         if not all(copy.is_first_offset_known for copy in self.copies.values()):
             self.change_count = -1  # a first frontier changes no log
         self.has_violation()
-        return all(copy.is_first_offset_known and all(expected_record.is_optional for expected_record in copy.expected[copy.next_index:])
+        return all((copy.is_first_offset_known or not copy.expected) and all(expected_record.is_optional for expected_record in copy.expected[copy.next_index:])
                    for copy in self.copies.values())
 
     def measure_wait_s(self) -> float:
@@ -173,10 +178,10 @@ class Judge:
             expected_record.is_optional = True
         return bool(missing_records)
 
-    def find_last_copied_offset(self, partition: int) -> int:
-        """The source offset of the last copied record, or -1."""
+    def find_last_copied_offset(self, partition: int, before_s: float = 0.0) -> int:
+        """The source offset of the last record that was copied at least `before_s` ago, or -1."""
         copy = self._find_copy(partition)
-        return copy.expected[copy.next_index - 1].offset if copy.next_index else -1
+        return max((record.offset for record in copy.expected[:copy.next_index] if record.copied_at <= self.system.schedule.now - before_s), default=-1)
 
     def get_first_offset(self, partition: int) -> int:
         """The source offset at which the copy begins, or 0 while it is not known."""

@@ -84,17 +84,19 @@ class Plan:
     """The setting that filters records: `filter.sql`, `filter.function`, or none."""
     destination_record_delay_s: float = 0.0
     """How long the destination takes for each record of a transaction. A full transaction takes longer than its timeout."""
+    batch_s: int = 30
+    """`replicator.batch_s`."""
 
 
 def draw_plan(seed: int, candidates: int | None = None) -> Plan:
     """The plan of a seed.
 
     One schedule in eight has two or three candidates; in one in eight, an operator deletes the frontiers; one in eight starts at the latest offsets;
-    one in four filters records; one in sixteen has a slow destination. With `candidates`, the plan has that number and none of the others. These are
+    one in four filters records; one in sixteen has a slow destination; one in four has short batches. With `candidates`, the plan has that number and none of the others. These are
     drawn with a generator of their own, so that the rest of the plan is the same with and without them.
     """
     generator, extras_generator = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
-    is_frontier_deletion_drawn, start, filter_setting, record_delay_s = False, "earliest", "", 0.0
+    is_frontier_deletion_drawn, start, filter_setting, record_delay_s, batch_s = False, "earliest", "", 0.0, 30
     if candidates is None:
         candidates = extras_generator.choice((2, 3)) if extras_generator.random() < 1 / 8 else 1
         is_frontier_deletion_drawn = extras_generator.random() < 1 / 8
@@ -104,6 +106,7 @@ def draw_plan(seed: int, candidates: int | None = None) -> Plan:
             filter_setting = extras_generator.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
         if extras_generator.random() < 1 / 16:
             record_delay_s = extras_generator.uniform(2.5, 8.0)
+        batch_s = extras_generator.choice((5, 30, 30, 30))
     possible_weights = FAULT_WEIGHTS
     if candidates > 1:
         possible_weights = {kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS} | CANDIDATE_FAULT_WEIGHTS
@@ -122,7 +125,7 @@ def draw_plan(seed: int, candidates: int | None = None) -> Plan:
         seed, generator.choice((1, 1, 2, 3)), generator.choice((1, 1, 2, 3)), generator.randint(3, 40), generator.choice((0.0, 0.3, 0.7)),
         generator.choice(("classic", "classic", "consumer")), generator.random() < 0.15,
         tuple(generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900))) for _ in range(4)), faults,
-        candidates, start, filter_setting, record_delay_s)
+        candidates, start, filter_setting, record_delay_s, batch_s)
 
 
 def list_smaller_plans(plan: Plan) -> list[Plan]:

@@ -142,6 +142,7 @@ WRONGS = (
     Wrong("the frontier of undecided output is believed", FRONTIER_STORE, "                if decided:\n                    raise\n",
           "                if True:\n                    raise\n"),
     Wrong("a first frontier is not committed before it is used", LOOP, "        while start.to_commit:\n", "        while False:\n"),
+    Wrong("records that were lost with a leader are not missed", LOOP, "            if batch.leader_epoch != work.leader_epoch:\n", "            if False:\n"),
     Wrong("an anchor does not raise the epoch", START, "            state.frontier = raise_epoch(state.frontier, epoch)\n            state.next_offset",
           "            state.next_offset"),
     Wrong("a transaction that was too slow is not made smaller", "deduplicator.transaction_size",

@@ -93,7 +93,7 @@ class System:
             "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092", "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
             "REO_SOURCE_TOPIC": TOPIC, "REO_DESTINATION_TOPIC": DESTINATION_TOPIC, "REO_APPLICATION": "reo", "REO_INSTANCE": "host",
             "REO_SOURCE_START": self.plan.start, "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
-            "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": "30",
+            "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": str(self.plan.batch_s),
             "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000", "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10", "REO_METRICS_PORT": "0",
         }
         if self.candidates:
