@@ -156,8 +156,6 @@ class CompiledBatch:
         self.begin, self.end = begin, end
         self.next_offset = int(fetched_messages.raw.offsets[end - 1]) + 1
         """The intermediate offset to commit when the whole run is decided."""
-        self.leader_epoch = read_leader_epoch(fetched_messages.library, fetched_messages.raw.messages[end - 1])
-        """Of its last message: within a partition, leader epochs grow."""
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -165,6 +163,11 @@ class CompiledBatch:
     def follows(self, next_offset: int) -> bool:
         """Whether it begins at this intermediate offset and has no gap: within a partition, offsets grow."""
         return bool(self.fetched_messages.raw.offsets[self.begin] == next_offset and self.next_offset == next_offset + len(self))
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Of its last message: within a partition, leader epochs grow."""
+        return read_leader_epoch(self.fetched_messages.library, self.fetched_messages.raw.messages[self.end - 1])
 
     def messages(self) -> list[Message]:
         """As Python objects."""

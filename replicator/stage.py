@@ -93,6 +93,7 @@ class Stage:
             failpoints.hit("one: query started")
             event = self._follow(query, watch)
             self.pulse.wait("spark")
+            offsets, failure = (run.read_offsets(query), query.exception()) if event in ("finished", "failed") else ({}, None)
             if event != "stopped" and query.isActive:  # a process that stops kills its JVM
                 query.stop()
         except Py4JJavaError as failed:  # the query does not stop within spark.sql.streaming.stopTimeout, because a broker is away
@@ -105,11 +106,10 @@ class Stage:
         self._apply(event)
         if event == "finished":
             self.last_run_wrote_nothing = self.has_filter and watch.has_written_nothing()
-            offsets = run.read_offsets(query)
             self.last_read_up_to = {place: offsets[source_place] for place, source_place in watch.source_partitions.items() if source_place in offsets}
             self._apply(self._drain(watch))
         if event == "failed":
-            log.warning("the query failed: %s", run.describe_failure(query.exception()))
+            log.warning("the query failed: %s", run.describe_failure(failure))
             self._pause()
         elif event != "stalled":
             self.failures = 0

@@ -92,8 +92,8 @@ def draw_plan(seed: int, candidates: int | None = None) -> Plan:
     """The plan of a seed.
 
     One schedule in eight has two or three candidates; in one in eight, an operator deletes the frontiers; one in eight starts at the latest offsets;
-    one in four filters records; one in sixteen has a slow destination; one in four has short batches. With `candidates`, the plan has that number and none of the others. These are
-    drawn with a generator of their own, so that the rest of the plan is the same with and without them.
+    one in four filters records; one in sixteen has a slow destination; one in four has short batches. With `candidates`, the plan has that number and
+    none of the others. These are drawn with a generator of their own, so that the rest of the plan is the same with and without them.
     """
     generator, extras_generator = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
     is_frontier_deletion_drawn, start, filter_setting, record_delay_s, batch_s = False, "earliest", "", 0.0, 30

@@ -91,8 +91,9 @@ def test_messages_are_what_the_client_hands_out(clusters: Clusters, topic: str, 
     theirs = plain_reader.consume(len(ODD), 30)
     plain_reader.close()
     assert [content(message) for message in ours] == [content(cast(Any, message)) for message in theirs]
-    assert [(m.topic(), m.partition(), m.offset(), m.timestamp(), m.error()) for m in ours] == [
-        (m.topic(), m.partition(), m.offset(), m.timestamp(), m.error()) for m in theirs]
+    assert [(m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error()) for m in ours] == [
+        (m.topic(), m.partition(), m.offset(), m.timestamp(), m.leader_epoch(), m.error()) for m in theirs]
+    assert all(m.leader_epoch() is not None for m in ours), "this broker reports it"
     assert all_headers(ours) == all_headers(cast(Any, theirs))
 
 
