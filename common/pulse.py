@@ -7,7 +7,8 @@
 | `ready` | work is done, or every server has just answered that none is left | it is ready |
 
 So a process that waits is not ready until it has worked again. A call into a client can block without a heartbeat: the process is not ready when its
-last heartbeat is `reo.health.LATE_S` old, and is killed when it is `reo.health.SILENT_S` old. Every call that may last longer is made in parts.
+last heartbeat is LATE_S old, and is killed when it is `reo.health.SILENT_S` old. Every call that may last longer is made in parts.
+A process that stood still for so long is ready when it has worked again, not with its next heartbeat.
 
 While a process waits, how much is left to copy is unknown. Its lag in seconds then grows from the time when that was last known.
 """
@@ -21,7 +22,7 @@ from common import machine
 from common.lag import Lag
 from common.metrics import HEARTBEAT, READY, WAITING
 
-Reason = Literal["start", "source", "destination", "database", "clusters", "transaction", "retry", "group", "stage two", "spark"]
+Reason = Literal["start", "source", "destination", "database", "clusters", "transaction", "retry", "group", "stage two", "spark", "standstill"]
 REASONS: dict[Reason, str] = {
     "start": "its start",
     "source": "a source that can be copied from, or a topic that fits",
@@ -33,8 +34,12 @@ REASONS: dict[Reason, str] = {
     "group": "the group to take it in",
     "stage two": "stage two to make the first frontiers, or to read what is on the intermediate topics",
     "spark": "Spark: it starts, or it writes nothing although records wait",
+    "standstill": "its first work after it stood still",
 }
 """The label of `reo_waiting`, and what /readyz says."""
+LATE_S = 15.0
+"""A process whose last heartbeat is older than this is not ready: it waits in a call, most probably to a server that does not answer.
+No step of real work takes as long."""
 BEAT_S = 0.5
 """The heartbeat metric is set at most this often: `beat` is called for each record that a user's function gets."""
 
@@ -49,15 +54,18 @@ class Pulse:
         self.readiness = READY.labels(*self.labels)
         self.lag = Lag(stage, clock)
         self.reason: Reason | None = None
-        self.beaten_at = 0.0
+        self.beaten_at = clock() - BEAT_S
         self.wait("start")
 
     def beat(self) -> None:
         """Report that a step is done."""
         now = self.clock()
-        if not 0 <= now - self.beaten_at < BEAT_S:
+        silent_s = now - self.beaten_at
+        if not 0 <= silent_s < BEAT_S:
             self.beaten_at = now
             self.heartbeat.set(now)
+        if silent_s > LATE_S and self.reason is None:
+            self.wait("standstill")
 
     def wait(self, reason: Reason) -> None:
         """Report what the process waits for; it is not ready from now on. Called repeatedly while it waits."""

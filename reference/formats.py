@@ -44,9 +44,10 @@ FRONTIER = {
     "r": "the last source record that was accepted: its offset, and a checksum of its key, value, headers and timestamp, and whether "
          "filter.sql may have left records out between it and the frontier; or null",
     "w": "checksum of the last record that `d` and `n` count, as it was written; or null",
+    "p": "leader epoch of the intermediate partition up to which no unread record can have been lost; or null",
 }
 EXAMPLE = frontier.Frontier(frontier.RuleState(41, 1_790_000_000_000, frontier.Link(41, 1_790_000_000_123, 7), frontier.Hole(43, 57)), "9f86d081884c7d65", 4,
-                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2, frontier.LastRecord(41, "5f1d7a84db00d2fc"), "5f1d7a84db00d2fc")
+                            "q7aN1Y0hQ2aD9v1m4bC3xA", 39, 2, frontier.LastRecord(41, "5f1d7a84db00d2fc"), "5f1d7a84db00d2fc", 3)
 
 
 def origin_table() -> str:

@@ -25,16 +25,13 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from common.errors import SettingsInvalid
-from common.pulse import REASONS, Reason
+from common.pulse import LATE_S, REASONS, Reason
 from deduplicator import hot_path
 from reo.version import VERSION
 
 log = logging.getLogger(__name__)
 SILENT_S = 60.0
 """A process whose last heartbeat is older than this hangs."""
-LATE_S = 15.0
-"""A process whose last heartbeat is older than this is not ready: it waits in a call, most probably to a server that does not answer.
-No step of real work takes as long."""
 TRIES = 10
 Processes = Callable[[], Iterable[tuple[str, str, float]]]
 """Stage, worker and start time (Unix) of each process that should run now; 0 for one that has not been started yet."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.metrics import HEARTBEAT, LAG, READY
-from reo.health import LATE_S
+from common.pulse import LATE_S
 from simulator.schedule import START_UNIX_S
 from simulator.system import Child
 

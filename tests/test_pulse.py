@@ -10,9 +10,9 @@ from prometheus_client import REGISTRY, Metric
 
 from common.errors import ClusterUnreachable, ReoError
 from common.probe import Probe
-from common.pulse import BEAT_S, Pulse
+from common.pulse import BEAT_S, LATE_S, Pulse
 from common.routes import Place
-from reo.health import LATE_S, SILENT_S, assess_health, mark_late_not_ready
+from reo.health import SILENT_S, assess_health, mark_late_not_ready
 
 HERE = Place("orders-proxy", 0)
 
@@ -52,6 +52,20 @@ def test_readiness_returns_with_work_only(clock: Clock) -> None:
     assert (said("reo_waiting", **who, reason="database"), said("reo_waiting", **who, reason="destination")) == (0, 1)
     pulse.ready()
     assert (said("reo_ready", **who), said("reo_waiting", **who, reason="destination")) == (1, 0)
+
+
+def test_a_process_that_stood_still_has_to_work_first(clock: Clock) -> None:
+    """It was not ready meanwhile, for its heartbeat was late; the next heartbeat says nothing about the servers that it did not ask."""
+    pulse, who = Pulse("test-still", 0, clock), {"stage": "test-still", "worker": "0"}
+    pulse.ready()
+    clock.now += LATE_S
+    pulse.beat()
+    assert said("reo_ready", **who) == 1
+    clock.now += LATE_S + 0.1
+    pulse.beat()
+    assert (said("reo_ready", **who), said("reo_waiting", **who, reason="standstill")) == (0, 1)
+    pulse.ready()
+    assert said("reo_ready", **who) == 1
 
 
 def test_a_sign_of_life_is_written_down_now_and_then(clock: Clock) -> None:

@@ -29,6 +29,8 @@ LATER_FIXED_SEEDS = {
     24168: "a candidate was refused: the frontier was visible before the records of the transaction before it",
     25367: "a worker was killed in the first start with `latest`, and copied its partition from the beginning",
     200926: "unread records of the intermediate topic were lost, and a new batch began in their place: it was accepted over them",
+    302400: "stage one stood still and became ready with its first heartbeat, before it had asked a source that was down",
+    320278: "the JVM died between the end of a query and the last question about it: an exception without a name",
     25613: "a worker stood still between its look at the source and the destination, and a partition was added meanwhile: the topics were called unfit",
 }
 """Drawn with everything that a plan can have."""
