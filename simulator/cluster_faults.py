@@ -130,7 +130,7 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
     if not end_before:
         return ""
     copied, compared = (injector.judge.find_last_copied_offset(place.partition, before_s) for before_s in (0.0, SAMPLED_S))
-    read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_first_offset(place.partition))
+    read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place.partition))
     _truncate_log(injector.system.source, place, generator)
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True

@@ -183,9 +183,10 @@ class Judge:
         copy = self._find_copy(partition)
         return max((record.offset for record in copy.expected[:copy.next_index] if record.copied_at <= self.system.schedule.now - before_s), default=-1)
 
-    def get_first_offset(self, partition: int) -> int:
-        """The source offset at which the copy begins, or 0 while it is not known."""
-        return self._find_copy(partition).first_offset
+    def get_highest_first_offset(self, partition: int) -> int:
+        """The source offset at which the copy begins; while that is not known, the highest at which it can begin."""
+        copy = self._find_copy(partition)
+        return copy.first_offset if copy.is_first_offset_known else self.system.source.log(self.system.topic, partition).end
 
     def reset_destination(self) -> None:
         """The destination topic was recreated: compare it from its beginning."""
