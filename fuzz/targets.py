@@ -191,7 +191,7 @@ def _is_frontier(text: str) -> bool:
     linked = linked and (last is None or (isinstance(last, list) and len(last) == 3 and _is_int(last[0], 0)
                                           and isinstance(last[1], str) and isinstance(last[2], bool)))
     return _is_int(tree.get("v"), 1) and tree["v"] == 1 and numbers and linked and all(isinstance(tree.get(name), str) for name in "it") \
-        and isinstance(tree.get("w"), str | None)
+        and isinstance(tree.get("w"), str | None) and (tree.get("p") is None or _is_int(tree["p"], -1))
 
 
 def _is_from_stage_one(message: Message) -> bool:

@@ -90,7 +90,7 @@ def _run_schedule(schedule: Schedule, system: System, judge: Judge, injector: Fa
     if system.service_exit_code is None and not has_violation() and is_complete():
         schedule.run(schedule.now + SETTLE_S, lambda: has_violation() or system.service_exit_code is not None)  # no record may follow
     if system.service_exit_code == 0:
-        schedule.run(schedule.now + MARKERS_S, has_violation)
+        schedule.run(max(schedule.now, injector.ends_at) + MARKERS_S, has_violation)
     return metrics_judge.violation or _find_violation(schedule, system, judge, injector)
 
 

@@ -67,7 +67,7 @@ def message(offset: int, last_header: tuple[str, bytes | None]) -> Consumed:
 
 def decided(*messages: Consumed, identity: str = "1d1d1d1d1d1d1d1d") -> Work:
     """What a round decides of them, before anything was copied."""
-    work = Work(RuleState(-1, 5, None), 0)
+    work = Work(RuleState(-1, 5, None), 0, None)
     work.add(split_by_partition(messages)[Place("t-proxy", 0)], identity, None)
     return work
 
