@@ -29,6 +29,8 @@ from deduplicator.destination_check import Surplus, check_destination
 log = logging.getLogger(__name__)
 BEYOND_TIMEOUT_S = 20
 """How long offsets may stay undecided after the transaction time-out: the coordinator looks for expired transactions every 10 s."""
+UNSEEN_S = 15
+"""A worker that has not looked for so long stood still: what it finds now can be another transaction, also of a worker that has its partitions now."""
 CheckedOutputs = tuple[dict[Place, Output], dict[Place, Surplus]]
 """By destination partition: the state of the output, and the records beyond the frontier."""
 
@@ -79,6 +81,8 @@ class ConsumerGroup:
         self.group = Group(settings, self.admin)
         self.undecided_since: float | None = None
         """When the starts that wait for a transaction began, on the monotonic clock."""
+        self.undecided_at = 0.0
+        """When the last one found it undecided."""
         self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
 
     def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
@@ -127,7 +131,9 @@ class ConsumerGroup:
     def on_undecided(self, what: str) -> TransactionUndecided | HangingTransaction:
         """The error to raise: HangingTransaction when that is so for longer than any transaction of this service lasts."""
         now = machine.monotonic()
-        self.undecided_since = self.undecided_since or now
+        if self.undecided_since is None or now > self.undecided_at + UNSEEN_S:
+            self.undecided_since = now
+        self.undecided_at = now
         if now > self.undecided_since + self.undecided_s:
             return HangingTransaction(f"{what} (undecided for {self.undecided_s:.0f} s)")
         self.pulse.wait("transaction")

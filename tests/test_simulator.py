@@ -31,6 +31,7 @@ LATER_FIXED_SEEDS = {
     200926: "unread records of the intermediate topic were lost, and a new batch began in their place: it was accepted over them",
     302400: "stage one stood still and became ready with its first heartbeat, before it had asked a source that was down",
     320278: "the JVM died between the end of a query and the last question about it: an exception without a name",
+    1002350: "a worker stood still while it waited for a transaction, and took the new owner's for the same one: it stopped the service",
     25613: "a worker stood still between its look at the source and the destination, and a partition was added meanwhile: the topics were called unfit",
 }
 """Drawn with everything that a plan can have."""

@@ -60,12 +60,20 @@ PORTS = range(10_000, 32_768)
 be given the broker's own port, and the broker could not come back.
 """
 
+_claims: list[socket.socket] = []
+"""The ports that this process has handed out: bound names of Unix sockets, which the kernel releases when the process ends (unix(7), abstract sockets)."""
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    """A TCP port of 127.0.0.1 that nobody listens on now, and that no process of this machine gets from here while this one lives."""
     while True:
+        port, claim = random.choice(PORTS), socket.socket(socket.AF_UNIX)
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", random.choice(PORTS)))
-            return int(probe.getsockname()[1])
+            claim.bind(f"\0reo-port-{port}")
+            probe.bind(("127.0.0.1", port))
+            _claims.append(claim)
+            return port
+        claim.close()
 
 
 @dataclass
