@@ -9,11 +9,11 @@ from common import kafka_clients, runtime
 from simulator import kafka
 from simulator.faults import FaultInjector
 from simulator.judge import Judge
-from simulator.machine import VirtualRuntime
 from simulator.metrics_judge import MetricsJudge
 from simulator.plan import Plan, list_smaller_plans
 from simulator.schedule import Schedule
 from simulator.system import System
+from simulator.virtual_runtime import VirtualRuntime
 
 FAULTS_END_S = 240.0
 """Faults whose call has not come by this time are not injected."""
