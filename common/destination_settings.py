@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from common import mapping
+from common import partition_mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME
-from common.rules import routes
+from common.topic_rules import routes
 
 if TYPE_CHECKING:
     from common.settings import Settings
@@ -78,11 +78,11 @@ def validation_errors(settings: Settings) -> Iterator[str]:
         yield from (reason for route in routes(settings.rules, ()) if (reason := describe_name_error(route.destination_topic)))
         yield from _list_kafka_only_settings(settings, POSTGRESQL)
     elif settings.text(DESTINATION_CLASS):
-        if not mapping.FUNCTION.fullmatch(settings.text(DESTINATION_CLASS)):
+        if not partition_mapping.FUNCTION.fullmatch(settings.text(DESTINATION_CLASS)):
             yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.text(DESTINATION_CLASS)!r}"
         else:
             yield from (f"{DESTINATION_CLASS} {settings.text(DESTINATION_CLASS)} cannot be used: {reason}"
-                        for reason in mapping.list_call_errors(settings.text(DESTINATION_CLASS)))
+                        for reason in partition_mapping.list_call_errors(settings.text(DESTINATION_CLASS)))
         yield from _list_kafka_only_settings(settings, DESTINATION_CLASS)
 
 

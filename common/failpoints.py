@@ -12,7 +12,7 @@ import os
 import signal
 from typing import Literal
 
-from common import machine
+from common import runtime
 
 VARIABLES = {"REO_DIE_AT": signal.SIGKILL, "REO_FREEZE_AT": signal.SIGSTOP}
 Failpoint = Literal[
@@ -49,7 +49,7 @@ class ArmedFailpoint:
 
     def send_signal_soon(self) -> None:
         """Send the signal after COMMITTING_S."""
-        machine.sleep(COMMITTING_S)
+        runtime.sleep(COMMITTING_S)
         self.send_signal()
 
 
@@ -67,4 +67,4 @@ def hit_soon(point: Failpoint) -> None:
     """Die or freeze after COMMITTING_S, in the middle of the call that follows."""
     for armed in ARMED:
         if armed.point == point and armed.should_trigger(point):
-            machine.background(armed.send_signal_soon, "failpoint")
+            runtime.background(armed.send_signal_soon, "failpoint")

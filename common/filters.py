@@ -20,8 +20,8 @@ from typing import Any, cast
 
 import orjson
 
-from common import mapping
-from common.mapping import SourceRecord
+from common import partition_mapping
+from common.partition_mapping import SourceRecord
 
 SETTINGS = ("filter.sql", "filter.function", "provenance.header")
 """With any of these settings the copy does not have exactly the source's records."""
@@ -36,7 +36,7 @@ def split_names(text: str) -> list[str]:
 def load_functions(text: str, options: str) -> dict[str, Filter]:
     """The functions by name, each with its options; ValueError when one cannot be imported."""
     by_name = parse_options(options)
-    return {name: cast(Filter, partial(mapping.load_function(name), **by_name.get(name, {}))) for name in split_names(text)}
+    return {name: cast(Filter, partial(partition_mapping.load_function(name), **by_name.get(name, {}))) for name in split_names(text)}
 
 
 def parse_options(text: str) -> dict[str, dict[str, Any]]:
@@ -57,12 +57,12 @@ def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[s
     options = parse_options(settings["filter.options"])
     yield from (f"filter.options has {name!r}, which is none of filter.function" for name in options if name not in names)
     for name, times in Counter(names).items():
-        if not mapping.FUNCTION.fullmatch(name):
+        if not partition_mapping.FUNCTION.fullmatch(name):
             yield f"filter.function: module:function is expected, not {name!r}"
         elif times > 1:
             yield f"filter.function names {name} {times} times"
         else:
-            reasons = [*mapping.list_call_errors(name)] or [*_wrong_options(name, options.get(name, {}))]
+            reasons = [*partition_mapping.list_call_errors(name)] or [*_wrong_options(name, options.get(name, {}))]
             yield from (f"filter.function {name} cannot be used: {reason}" for reason in reasons)
 
 
@@ -72,7 +72,7 @@ def _wrong_options(name: str, options: object) -> Iterator[str]:
         yield f"its filter.options are {options!r}, and an object is expected"
         return
     try:
-        inspect.signature(mapping.load_function(name)).bind(None, **options)
+        inspect.signature(partition_mapping.load_function(name)).bind(None, **options)
     except TypeError as refused:
         yield f"it does not take a record and these filter.options ({', '.join(options) or 'none'}): {refused}"
     except ValueError:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from common import client_options, machine
+from common import client_options, runtime
 from common.errors import (
     AccessRefused,
     ClusterUnreachable,
@@ -123,15 +123,15 @@ def _waits_for_tls(bootstrap_servers: str) -> bool:
 
 def ask_with_retries(doing: str, timeout_s: float, ask: Callable[[], Result], later: tuple[type[ReoError], ...] = (ClusterUnreachable,)) -> Result:
     """Ask until there is an answer. The errors in `later` are raised only after `timeout_s`; all others are translated and raised at once."""
-    deadline = machine.monotonic() + timeout_s
+    deadline = runtime.monotonic() + timeout_s
     while True:
         try:
             return ask()
         except KafkaException as failed:
             error = translate(failed.args[0], doing)
-            if not isinstance(error, later) or machine.monotonic() > deadline:
+            if not isinstance(error, later) or runtime.monotonic() > deadline:
                 raise error from None
-            machine.sleep(0.05)
+            runtime.sleep(0.05)
 
 
 class ClientFactories(NamedTuple):

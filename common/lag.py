@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from common import machine
+from common import runtime
 from common.metrics import LAG, LAG_SECONDS
 from common.routes import Place
 
@@ -20,7 +20,7 @@ from common.routes import Place
 class Lag:
     """What one process reports of its stage."""
 
-    def __init__(self, stage: str, clock: Callable[[], float] = machine.time) -> None:
+    def __init__(self, stage: str, clock: Callable[[], float] = runtime.time) -> None:
         self.stage = stage
         self.clock = clock
         self.clear: dict[Place, float] = {}

@@ -14,8 +14,8 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, Consum
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from common import frontier as frontiers
-from common import machine, read_up_to
 from common import origin as origins
+from common import read_up_to, runtime
 from common.errors import ClusterUnreachable, ForeignRecord, FrontierUnreadable, RecordRefused, ReoError, TopicMissing
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries, translate
@@ -173,9 +173,9 @@ def read_first_records(reader: Consumer, begins: Mapping[Place, int]) -> dict[Pl
     if not begins:
         return records
     reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
-    deadline = machine.monotonic() + POLL_S
+    deadline = runtime.monotonic() + POLL_S
     try:
-        while len(records) < len(begins) and machine.monotonic() < deadline:
+        while len(records) < len(begins) and runtime.monotonic() < deadline:
             message = cast(Consumed | None, reader.poll(0.5))
             if message is None:
                 continue
@@ -257,13 +257,13 @@ def read_batches(reader: Consumer, begins: Mapping[Place, int], silence_s: float
         return
     reader.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
     unfinished: set[tuple[str, int]] = set(begins)
-    answered_at = machine.monotonic()
+    answered_at = runtime.monotonic()
     try:
         while unfinished:
             messages = cast(list[Consumed], reader.consume(1000, 0.05))
             if messages:
-                answered_at = machine.monotonic()
-            elif machine.monotonic() > answered_at + silence_s:
+                answered_at = runtime.monotonic()
+            elif runtime.monotonic() > answered_at + silence_s:
                 raise ClusterUnreachable(f"reading {', '.join(map(str, begins))}: no record for {silence_s:.0f} s")
             if len(unfinished) == len(begins) and all([message.error() is None for message in messages]):  # noqa: C419  (a list is quicker)
                 records, error = messages, None

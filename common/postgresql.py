@@ -18,7 +18,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from common import machine
+from common import runtime
 from common.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
 from common.probe import Probe
@@ -51,12 +51,12 @@ class Session(psycopg.Connection[TupleRow]):
         return super().wait(self._watched(gen), interval, timeout)
 
     def _watched(self, gen: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        started_at = machine.monotonic()
+        started_at = runtime.monotonic()
         try:
             state = next(gen)
             while True:
                 ready = yield state
-                self.on_wait(machine.monotonic() - started_at)
+                self.on_wait(runtime.monotonic() - started_at)
                 state = gen.send(ready)
         except StopIteration as done:
             return cast(Answer, done.value)
@@ -64,7 +64,7 @@ class Session(psycopg.Connection[TupleRow]):
 
 def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
     """A session in which each statement is a transaction. ClusterUnreachable when the server does not answer in `patience_s`; AccessRefused at once."""
-    deadline = machine.monotonic() + patience_s
+    deadline = runtime.monotonic() + patience_s
     timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
     logged = ""
     while True:
@@ -73,14 +73,14 @@ def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: 
             _prepare(session, timeout_ms)
         except psycopg.Error as failed:
             error = _translate_connection_error(settings, failed)
-            if not isinstance(error, ClusterUnreachable) or machine.monotonic() > deadline:
+            if not isinstance(error, ClusterUnreachable) or runtime.monotonic() > deadline:
                 raise error from None
             if str(error) != logged:
                 logged = str(error)
                 log.warning("waiting for the database: %s", logged)
             if pulse is not None:
                 pulse.wait("database")
-            machine.sleep(PAUSE_S)
+            runtime.sleep(PAUSE_S)
         else:
             return session
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-from common import machine
+from common import runtime
 from common.errors import ReoError
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 class Probe(Generic[Answer]):
     """`ask` returns the answer or raises. The server is away when no answer came for `patience_s`. The clock is monotonic."""
 
-    def __init__(self, ask: Callable[[], Answer], nothing: Answer, patience_s: float, clock: Callable[[], float] = machine.monotonic) -> None:
+    def __init__(self, ask: Callable[[], Answer], nothing: Answer, patience_s: float, clock: Callable[[], float] = runtime.monotonic) -> None:
         self.ask = ask
         self.answer = nothing
         """The last one."""
@@ -29,11 +29,11 @@ class Probe(Generic[Answer]):
         self.clock = clock
         self.answered_at = clock()
         self.over = False
-        self.woken = machine.event()
+        self.woken = runtime.event()
 
     def start(self, name: str, every_s: float) -> None:
         """Start asking."""
-        machine.background(partial(self._work, every_s), name)
+        runtime.background(partial(self._work, every_s), name)
 
     @property
     def has_answered(self) -> bool:

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from common import logs, machine, settings
+from common import logs, runtime, settings
 from common.errors import ReoError, SettingsInvalid
 from common.settings import Settings
 
@@ -21,7 +21,7 @@ Stopping = Callable[[], bool]
 
 def run(stage: str, work: Callable[[Settings, Stopping], int | None], loaded: Settings | None = None) -> int:
     """Do the work until it is done or SIGTERM or SIGINT asks for the end; returns the exit code."""
-    stop = machine.event()
+    stop = runtime.event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from common import machine
+from common import runtime
 from common.lag import Lag
 from common.metrics import HEARTBEAT, READY, WAITING
 
@@ -47,7 +47,7 @@ BEAT_S = 0.5
 class Pulse:
     """The heartbeat of one process. The clock is Unix time."""
 
-    def __init__(self, stage: str, worker: int = 0, clock: Callable[[], float] = machine.time) -> None:
+    def __init__(self, stage: str, worker: int = 0, clock: Callable[[], float] = runtime.time) -> None:
         self.labels = (stage, str(worker))
         self.clock = clock
         self.heartbeat = HEARTBEAT.labels(*self.labels)

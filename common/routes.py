@@ -3,7 +3,7 @@
 Everything that a service stores or measures belongs to one partition of one topic, a `Place`. Partition p of the source and partition p of
 the intermediate topic of a route are the same stream of records, so each of the two places determines the other.
 
-Settings hold rules (`common.rules`), of which one leads to one route or, with a pattern, to many.
+Settings hold rules (`common.topic_rules`), of which one leads to one route or, with a pattern, to many.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Route:
     destination_topic: str
     intermediate_topic: str
     mapping: str = SAME
-    """To which partition a record goes (`common.mapping`)."""
+    """To which partition a record goes (`common.partition_mapping`)."""
     shared: bool = False
     """Whether other routes may lead to the same destination topic."""
 

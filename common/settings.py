@@ -28,7 +28,6 @@ from common import (
     client_options,
     destination_settings,
     filters,
-    rules,
     settings_file,
     settings_sources,
     source_clusters,
@@ -36,6 +35,7 @@ from common import (
     start_at,
     sync_settings,
     topic_mirror_variables,
+    topic_rules,
 )
 from common.candidate_settings import CANDIDATES_MAX, candidate_setting_name
 from common.errors import SettingsInvalid
@@ -73,7 +73,7 @@ class Settings:
         self.destination_topic = self.text("destination.topic") or self.source_topic
         self.intermediate_topic = self.text("intermediate.topic") or (f"{self.destination_topic}-proxy" if self.destination_topic else "")
         """These three belong to the one-topic form; `rules` has what is copied."""
-        self.rules = rules.parse(self.text("topics")) or (rules.Rule(self.source_topic, self.destination_topic),)
+        self.rules = topic_rules.parse(self.text("topics")) or (topic_rules.Rule(self.source_topic, self.destination_topic),)
         self.application = self.text("application") or f"reo-{self.destination_topic}"
         self.client_id = self.text("client_id") or self.application
         self.instance = self.text("instance") or socket.gethostname()
@@ -96,8 +96,8 @@ class Settings:
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied side by side."""
-        found = rules.routes(self.rules, topics, self.text("intermediate.topic"))
-        clashes = rules.clashes(self.rules, found)
+        found = topic_rules.routes(self.rules, topics, self.text("intermediate.topic"))
+        clashes = topic_rules.clashes(self.rules, found)
         if clashes:
             raise SettingsInvalid("\n  ".join([f"with the topics that are at the source, {len(clashes)} route(s) are wrong:", *clashes]))
         return found
@@ -271,7 +271,7 @@ def _wrong_routes(settings: Settings) -> Iterator[str]:
     if many and not settings.text("application"):
         yield "application is missing: with several topics it has no default, and the frontiers of all of them are kept under it"
     if many:
-        yield from (f"topics: {reason}" for reason in rules.validation_errors(settings.rules))
+        yield from (f"topics: {reason}" for reason in topic_rules.validation_errors(settings.rules))
         return
     names = dict(zip(ONE_TOPIC, (settings.source_topic, settings.destination_topic, settings.intermediate_topic), strict=True))
-    yield from rules.name_errors(names, given, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])
+    yield from topic_rules.name_errors(names, given, settings.destination.bootstrap_servers in [cluster.bootstrap_servers for cluster in settings.sources])

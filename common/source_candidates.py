@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from common import machine, positions, topics
+from common import positions, runtime, topics
 from common.errors import ReoError
 from common.frontier import Frontier
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin
@@ -62,22 +62,22 @@ def take_snapshot(settings: Settings, known: SourceTopics | None = None) -> Sour
 
 def take_snapshots(settings: Settings) -> list[SourceSnapshot | ReoError]:
     """Snapshots of all candidates, in the order of the settings, taken at the same time."""
-    return machine.all_at_once(take_snapshot, map(settings.on, settings.sources))
+    return runtime.all_at_once(take_snapshot, map(settings.on, settings.sources))
 
 
 def select_answering(settings: Settings) -> Settings:
     """The settings with the furthest candidate that answers as the only source; the first candidate's error when none answers in `connect_timeout_s`."""
     if len(settings.sources) == 1:
         return settings
-    deadline = machine.monotonic() + settings.number("connect_timeout_s")
+    deadline = runtime.monotonic() + settings.number("connect_timeout_s")
     while True:
         results = take_snapshots(settings)
         snapshots = [result for result in results if isinstance(result, SourceSnapshot)]
         if snapshots:
             return max(snapshots, key=lambda snapshot: (len(snapshot.ends), snapshot.stable_end_sum)).settings
-        if machine.monotonic() > deadline and isinstance(results[0], ReoError):
+        if runtime.monotonic() > deadline and isinstance(results[0], ReoError):
             raise results[0]
-        machine.sleep(PAUSE_S)
+        runtime.sleep(PAUSE_S)
 
 
 def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[Frontier]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from common import destination_settings, mapping, topic_config
+from common import destination_settings, partition_mapping, topic_config
 from common.errors import ClusterUnreachable, Cycle, SettingsInvalid, SourceRecreated, TopicMissing, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, ask_with_retries, translate
 from common.nearest import suggest
@@ -161,14 +161,14 @@ def count_partitions(name: str, copied: Mapping[Route, Topic], existing: Mapping
             raise TopicsUnfit(f"the intermediate topic {intermediate.name} has {intermediate.partitions} partitions, the source topic {source.partitions}: "
                               "they have to be equal; name another intermediate.topic")
         followed = intermediate.partitions if intermediate is not None and growing else source.partitions
-        least = mapping.get_min_partitions(route.mapping, followed)
+        least = partition_mapping.get_min_partitions(route.mapping, followed)
         if destination is not None and destination.partitions < least:
             raise TopicsUnfit(f"the destination topic {name} has {destination.partitions} partitions, the source topic {source.name} {source.partitions}"
                               f"{'' if route.mapping == SAME else f', the mapping {route.mapping} needs {least}'}: "
                               "add partitions to it, or name another destination.topic")
     if destination is not None and not growing:
         return destination.partitions  # added partitions move keys to other partitions: the owner of the topic decides that
-    return max(mapping.count_new_partitions(route.mapping, source.partitions) for route, source in copied.items())
+    return max(partition_mapping.count_new_partitions(route.mapping, source.partitions) for route, source in copied.items())
 
 
 def _has_more_partitions(intermediate: Topic | None, source: Topic) -> bool:

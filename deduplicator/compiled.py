@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from common import destination_settings, machine
+from common import destination_settings, runtime
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import Place, Route
@@ -77,9 +77,9 @@ class Queue:
         clears the forwarding (rd_kafka_toppar_fetch_stop), also that of the new one. It does not forward to the consumer again either: fetched messages stay
         in the partition's own queue, in order, until it is forwarded.
         """
-        if machine.monotonic() < self.renew_at:
+        if runtime.monotonic() < self.renew_at:
             return
-        self.renew_at = machine.monotonic() + RENEW_INTERVAL_S
+        self.renew_at = runtime.monotonic() + RENEW_INTERVAL_S
         for place in self.forwarded_partitions:
             self._forward_partition(place, self.queue)
 

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import machine
+from common import runtime
 from common.errors import DestinationTruncated
 from common.kafka_clients import REQUEST_TIMEOUT_S
 from common.routes import Place
@@ -28,7 +28,7 @@ REQUEST_INTERVAL_S = 5.0
 class DestinationWatch:
     """The pending requests, and the checks of their answers."""
 
-    def __init__(self, client: AdminClient, clock: Callable[[], float] = machine.monotonic) -> None:
+    def __init__(self, client: AdminClient, clock: Callable[[], float] = runtime.monotonic) -> None:
         self.client = client
         self.clock = clock
         self.next_request_at = clock() + REQUEST_INTERVAL_S

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from common import frontier as frontiers
-from common import machine, positions, topics
+from common import positions, runtime, topics
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable, HangingTransaction
 from common.frontier import Frontier
 from common.group import Group, commit_reader
@@ -102,7 +102,7 @@ class ConsumerGroup:
             except ClusterUnreachable as unreachable:
                 self.pulse.wait("destination")
                 log.warning("whether the group has frontiers cannot be read yet: %s", unreachable)
-                machine.sleep(0.2)
+                runtime.sleep(0.2)
 
     def load_commits(self, names: Collection[str], own: Collection[Place] = ()) -> dict[Place, GroupCommit]:
         """Every commit of the group on these intermediate topics.
@@ -126,11 +126,11 @@ class ConsumerGroup:
                 self.undecided_since = None
                 log.warning("the frontier cannot be read yet: %s", unreachable)
                 self.pulse.wait("destination")
-            machine.sleep(0.2)
+            runtime.sleep(0.2)
 
     def on_undecided(self, what: str) -> TransactionUndecided | HangingTransaction:
         """The error to raise: HangingTransaction when that is so for longer than any transaction of this service lasts."""
-        now = machine.monotonic()
+        now = runtime.monotonic()
         if self.undecided_since is None or now > self.undecided_at + UNSEEN_S:
             self.undecided_since = now
         self.undecided_at = now

@@ -22,7 +22,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from common import failpoints, machine
+from common import failpoints, runtime
 from common.errors import AccessRefused, Fenced, StageFailed
 from common.kafka_clients import translate
 from common.metrics import PURGED, REBALANCES
@@ -88,7 +88,7 @@ class Intermediate:
             return
         first = self.consumer.poll(wait_s)
         batch = [first] if first is not None else []
-        requested, deadline = 1, machine.monotonic() + seconds_max
+        requested, deadline = 1, runtime.monotonic() + seconds_max
         while batch:
             for message in batch:
                 error = message.error()
@@ -96,7 +96,7 @@ class Intermediate:
                     raise self._translate_error(error)
             yield cast(list[Consumed], batch)
             records_max -= len(batch)
-            if len(batch) < requested or records_max <= 0 or machine.monotonic() > deadline:  # the first condition: no more records are there
+            if len(batch) < requested or records_max <= 0 or runtime.monotonic() > deadline:  # the first condition: no more records are there
                 return
             requested = min(records_max, batch_max)
             batch = self.consumer.consume(requested, 0)
@@ -111,14 +111,14 @@ class Intermediate:
             raise self._translate_error(error)
         if event is not None:
             raise PositionGone(f"a message of {event.topic()}-{event.partition()} came from the consumer, and not from the queue")
-        deadline = machine.monotonic() + seconds_max
+        deadline = runtime.monotonic() + seconds_max
         requested = min(records_max, batch_max)
         while fetched_messages := queue.consume(requested, wait_s):
             if fetched_messages.error is not None:
                 raise self._translate_error(fetched_messages.error)
             yield fetched_messages
             records_max -= len(fetched_messages)
-            if len(fetched_messages) < requested or records_max <= 0 or machine.monotonic() > deadline:  # the first condition: no more are there
+            if len(fetched_messages) < requested or records_max <= 0 or runtime.monotonic() > deadline:  # the first condition: no more are there
                 return
             requested, wait_s = min(records_max, batch_max), 0
 
@@ -237,15 +237,15 @@ class Purge:
 
     def __init__(self, client: AdminClient) -> None:
         self.client = client
-        self.next_request_at = machine.monotonic() + PURGE_INTERVAL_S
+        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self.purged_offsets: dict[Place, int] = {}
         self.pending: dict[TopicPartition, Any] = {}
 
     def delete_committed(self, committed: Mapping[Place, int]) -> None:
         """Request the deletion of the records below the committed offsets, if it is time; does not block."""
-        if machine.monotonic() < self.next_request_at:
+        if runtime.monotonic() < self.next_request_at:
             return
-        self.next_request_at = machine.monotonic() + PURGE_INTERVAL_S
+        self.next_request_at = runtime.monotonic() + PURGE_INTERVAL_S
         self._collect_answers()
         before_offsets = [TopicPartition(*place, offset) for place, offset in committed.items() if offset > self.purged_offsets.get(place, 0)]
         if before_offsets and not self.pending:

@@ -6,7 +6,7 @@ error and without a log line. So a worker that is not a member after JOIN_TIMEOU
 
 from __future__ import annotations
 
-from common import machine
+from common import runtime
 from common.errors import ClusterUnreachable, SettingsInvalid
 from common.group import Group
 from deduplicator.intermediate import Intermediate
@@ -24,13 +24,13 @@ class JoinTimeout:
         self.group = group
         self.intermediate = intermediate
         self.done = not intermediate.incremental
-        self.checked_at = machine.monotonic()
+        self.checked_at = runtime.monotonic()
         self.deadline = self.checked_at + JOIN_TIMEOUT_S
 
     def check(self) -> None:
         """SettingsInvalid when the time is over and the cluster answers; while the cluster does not answer, the time does not end."""
         self.done = self.done or self.intermediate.is_member
-        now = machine.monotonic()
+        now = runtime.monotonic()
         was_stalled, self.checked_at = now > self.checked_at + STALL_S, now
         if self.done or (now < self.deadline and not was_stalled):
             return

@@ -26,7 +26,7 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import destination_settings, failpoints, machine, mapping
+from common import destination_settings, failpoints, partition_mapping, runtime
 from common.errors import RecordRefused
 from common.metrics import REREADS
 from common.pulse import Pulse
@@ -76,7 +76,7 @@ class Loop:
         self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
         self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings)
         self.record_filter = record_filter
-        functions = [rule for rule in settings.rules if mapping.FUNCTION.fullmatch(rule.mapping)]
+        functions = [rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)]
         self.batch_max = FEW_RECORDS if record_filter or functions else BATCH_RECORDS
 
     def run_round(self, finish: bool = False) -> None:
@@ -147,7 +147,7 @@ class Loop:
 
     def run_transaction(self) -> None:
         """Steps 3 to 7; then the state changes."""
-        began_at = machine.monotonic()
+        began_at = runtime.monotonic()
         member = self.intermediate.get_group_metadata()
         self.destination.begin()
         failpoints.hit("two: begun")
@@ -186,7 +186,7 @@ class Loop:
             raise TransactionFailed(str(failed)) from None
         failpoints.hit("two: committed")
         self.has_failed = False
-        self.transaction_size.on_committed(started.consumed, machine.monotonic() - started.began_at)
+        self.transaction_size.on_committed(started.consumed, runtime.monotonic() - started.began_at)
         started.report(self.routes, self.partitions.assigned)
         self.last_timestamp_ms.update(started.last_timestamps_ms(self.partitions.assigned))
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 from confluent_kafka import TopicPartition
 
-from common import destination_settings, failpoints, machine, topics
+from common import destination_settings, failpoints, runtime, topics
 from common.errors import DestinationTruncated, Fenced, ForeignWriter, SettingsInvalid
 from common.frontier import Frontier
 from common.metrics import TRANSACTIONS
@@ -128,7 +128,7 @@ class OwnFrontierStore:
                 self.answers = False
                 log.warning("%s of %s: it does not answer: %s", operation, self.identity, error)
                 self.consumer_group.pulse.wait("database")
-                machine.sleep(RETRY_INTERVAL_S)
+                runtime.sleep(RETRY_INTERVAL_S)
             else:
                 self.answers = True
                 return answer

@@ -1,4 +1,4 @@
-"""Applies mappings (`common.mapping`): which destination partition each record of an intermediate partition goes to.
+"""Applies mappings (`common.partition_mapping`): which destination partition each record of an intermediate partition goes to.
 
 Consecutive records for one destination partition are a group. Groups are written in the order of the records, so the records of each destination partition
 keep their order, whatever chose the partition. The client partitions by key, with the Java client's `partitioner`
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from common import mapping
+from common import partition_mapping
 from common.errors import SettingsInvalid
 from common.routes import SAME, Place, Route
 from deduplicator.call_limit import CallLimit
@@ -23,11 +23,11 @@ Partitioner = Callable[[Sequence[Record]], Iterable[tuple[Place, Sequence[Record
 
 def build_partitioner(route: Route, partition: int, partitions: int, limit: CallLimit) -> Partitioner:
     """The partitioner of one intermediate partition, for a destination topic with so many partitions."""
-    topic, fixed = route.destination_topic, mapping.parse_fixed_partition(route.mapping)
+    topic, fixed = route.destination_topic, partition_mapping.parse_fixed_partition(route.mapping)
     if route.mapping == SAME or fixed is not None:
         place = Place(topic, partition if fixed is None else fixed)
         return lambda records: [(place, records)]
-    choose_partition = _by_key(partition % partitions) if route.mapping == mapping.KEY else _by_function(route, partition, partitions, limit)
+    choose_partition = _by_key(partition % partitions) if route.mapping == partition_mapping.KEY else _by_function(route, partition, partitions, limit)
 
     def group_by_partition(records: Sequence[Record]) -> list[tuple[Place, Sequence[Record]]]:
         with limit:
@@ -40,15 +40,15 @@ def _by_key(without_key: int) -> Callable[[Record], int]:
 
 
 def _by_function(route: Route, partition: int, partitions: int, limit: CallLimit) -> Callable[[Record], int]:
-    function = mapping.load_function(route.mapping)
+    function = partition_mapping.load_function(route.mapping)
 
-    def call_function(record: mapping.SourceRecord) -> int:
+    def call_function(record: partition_mapping.SourceRecord) -> int:
         return function(record, partitions)
 
     def choose_partition(record: Record) -> int:
         key, value, headers, timestamp_ms = record
         try:
-            chosen = limit.call(call_function, mapping.SourceRecord(route.source_topic, partition, key, value, headers or [], timestamp_ms))
+            chosen = limit.call(call_function, partition_mapping.SourceRecord(route.source_topic, partition, key, value, headers or [], timestamp_ms))
         except Exception as failed:
             raise _refused(route, partition, record, f"{type(failed).__name__}: {failed}") from failed
         if type(chosen) is not int or not 0 <= chosen < partitions:

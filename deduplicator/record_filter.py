@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from common.errors import FilterFailed
 from common.filters import Filter
-from common.mapping import SourceRecord
+from common.partition_mapping import SourceRecord
 from common.routes import Place
 from deduplicator.call_limit import CallLimit
 from deduplicator.unwrap import Record

@@ -15,7 +15,7 @@ copy begins is durable before any record is copied, even if any process is kille
 A frontier of a route that is not one to one (a mapping, or a shared destination) says nothing about its output: other routes write there too.
 
 Whatever sets a frontier, except the rule, raises the epoch: an hour above the clock and above all known epochs. So only a run that
-has read the frontier is believed (`common.epochs`): any other run could leave out the records that were deleted, or those in between.
+has read the frontier is believed (`common.run_epochs`): any other run could leave out the records that were deleted, or those in between.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import destination_settings, epochs, filters, machine, mapping, positions, source_candidates, topics
+from common import destination_settings, filters, partition_mapping, positions, run_epochs, runtime, source_candidates, topics
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
 from common.kafka_clients import admin
@@ -66,7 +66,7 @@ class PartitionStarter:
     """Loads or creates the frontiers of partitions, with the frontier store and, for the intermediate topics, the destination cluster."""
 
     def __init__(self, settings: Settings, routes: Mapping[str, Route], consumer_group: ConsumerGroup, frontier_store: FrontierStore,
-                 clock: Callable[[], float] = machine.time) -> None:
+                 clock: Callable[[], float] = runtime.time) -> None:
         self.settings = settings
         self.routes = routes
         self.clock = clock
@@ -198,7 +198,7 @@ class PartitionStarter:
 
     def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can go to."""
-        route, fixed = self.routes[place.topic], mapping.parse_fixed_partition(self.routes[place.topic].mapping)
+        route, fixed = self.routes[place.topic], partition_mapping.parse_fixed_partition(self.routes[place.topic].mapping)
         if route.mapping == SAME or fixed is not None:
             return [route.destination(place.partition if fixed is None else fixed)]
         return [route.destination(partition) for partition in range(destinations[place.topic].partitions)]
@@ -228,7 +228,7 @@ class PartitionStarter:
             if state.frontier.leader_epoch is None:  # of an earlier version of reo
                 state.frontier = replace(state.frontier, leader_epoch=stable_ends[place].leader_epoch)
         newest = positions.read_last_origins(self.consumer_group.reader, {place: (beginnings[place], ends[place]) for place in outside})
-        epoch = epochs.raised(int(self.clock() * 1000), [*committed_epochs, *(origin.epoch for origin in newest.values())])
+        epoch = run_epochs.raised(int(self.clock() * 1000), [*committed_epochs, *(origin.epoch for origin in newest.values())])
         for place in outside:
             state = result.assigned[place]
             if state.next_offset >= 0:
@@ -247,8 +247,8 @@ class PartitionStarter:
         """
         commits = self.consumer_group.load_commits(self.routes)
         others = [commit.frontier.rule.epoch for place, commit in commits.items() if place not in start.epoch_raised]
-        too_low = [place for place in start.epoch_raised if epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)]
-        epoch = epochs.raised(int(self.clock() * 1000), others)
+        too_low = [place for place in start.epoch_raised if run_epochs.can_exceed(others, start.assigned[place].frontier.rule.epoch)]
+        epoch = run_epochs.raised(int(self.clock() * 1000), others)
         for place in too_low:
             start.assigned[place].frontier = raise_epoch(start.assigned[place].frontier, epoch)
         start.epoch_raised = []

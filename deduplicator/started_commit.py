@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from common import machine
+from common import runtime
 from common.metrics import COPY_SECONDS, DROPPED, FRONTIER, RECORDS_IN, RECORDS_OUT, TRANSACTION_RECORDS, TRANSACTION_SECONDS
 from common.routes import SAME, Place, Route
 from deduplicator.work import Work
@@ -29,7 +29,7 @@ class StartedCommit:
 
     def report(self, routes: Mapping[str, Route], assigned: Collection[Place]) -> None:
         """Update the metrics; that of the frontier only for partitions which are still `assigned`."""
-        TRANSACTION_SECONDS.observe(machine.monotonic() - self.began_at)
+        TRANSACTION_SECONDS.observe(runtime.monotonic() - self.began_at)
         TRANSACTION_RECORDS.observe(sum(self.written.values()))
         for place, work in self.work.items():
             _report_partition(routes[place.topic], place, work, self.written[place])
@@ -50,7 +50,7 @@ def _report_partition(route: Route, place: Place, work: Work, written: int) -> N
                            ("cycle", work.cycles), ("parked", len(work.parked)), ("read-up-to", work.read_up_to)):
         DROPPED.labels(reason, *intermediate).inc(number)
     if work.timestamps_ms:
-        COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, machine.time() - work.timestamps_ms[0] / 1000))
+        COPY_SECONDS.labels(route.destination_topic).observe(max(0.0, runtime.time() - work.timestamps_ms[0] / 1000))
 
 
 def set_frontier_metric(routes: Mapping[str, Route], place: Place, frontier: int) -> None:

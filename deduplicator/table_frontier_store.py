@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 import psycopg
 from psycopg import sql
 
-from common import machine, postgresql, topics
+from common import postgresql, runtime, topics
 from common.destination_settings import describe_name_error
 from common.errors import ClusterUnreachable, DestinationTruncated, Fenced, ForeignWriter, TopicsUnfit
 from common.frontier import Frontier
@@ -98,11 +98,11 @@ class TableFrontierStore:
 
     def set_deadline(self, seconds: float) -> None:
         """A transaction that is not over after so many seconds ends with psycopg.OperationalError."""
-        self.deadline = machine.monotonic() + seconds
+        self.deadline = runtime.monotonic() + seconds
 
     def _on_wait(self, waited_s: float) -> None:
         """Called while a statement waits for the server."""
-        if machine.monotonic() > self.deadline:
+        if runtime.monotonic() > self.deadline:
             self.deadline = math.inf
             self.close()
             raise psycopg.OperationalError(LATE)
@@ -187,7 +187,7 @@ class TableFrontierStore:
                 log.warning("%s", error)
                 self.consumer_group.pulse.wait("database")
                 self.close()
-                machine.sleep(PAUSE_S)
+                runtime.sleep(PAUSE_S)
 
     def take_over_rows(self, session: Session, partitions: list[Place]) -> dict[Place, tuple[int, FrontierRow]]:
         """Create the tables, end the sessions that hold these rows, raise the fences; every row of their topics, with its next offset."""

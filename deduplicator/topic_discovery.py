@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from common import machine, topics
+from common import runtime, topics
 from common.errors import ClusterUnreachable
 from common.kafka_clients import admin
 from common.routes import Route
@@ -27,9 +27,9 @@ class TopicDiscovery:
         self.settings = settings
         self.routes = set(known)
         self.error: Exception | None = None
-        self.stopped = machine.event()
+        self.stopped = runtime.event()
         if any(rule.is_pattern for rule in settings.rules):
-            machine.background(self._run, "follower")
+            runtime.background(self._run, "follower")
 
     def find_new_routes(self, known: Iterable[Route]) -> set[Route]:
         """The routes that are not known yet; raises the error that ended the thread."""

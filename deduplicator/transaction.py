@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from common import machine
+from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
 from common.kafka_clients import REQUEST_TIMEOUT_S, translate
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
@@ -82,7 +82,7 @@ class TransactionalProducer:
     """One producer and its state in the lifecycle."""
 
     def __init__(self, make: Callable[[], Producer], timeout_s: float, pulse: Pulse, count_lost: Callable[[Producer], int] = lambda _: 0,
-                 clock: Callable[[], float] = machine.monotonic) -> None:
+                 clock: Callable[[], float] = runtime.monotonic) -> None:
         self.clock = clock
         self.make = make
         self.timeout_s = timeout_s

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import failpoints, machine, permissions, positions, source_candidates, topics
+from common import failpoints, permissions, positions, runtime, source_candidates, topics
 from common.kafka_clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -45,16 +45,16 @@ class UnassignedPartitions:
     def __init__(self, starter: PartitionStarter, intermediate: Intermediate) -> None:
         self.starter = starter
         self.intermediate = intermediate
-        self.due = machine.monotonic() + CHECK_INTERVAL_S
+        self.due = runtime.monotonic() + CHECK_INTERVAL_S
         self.done = intermediate.incremental
         """With group.protocol=consumer the broker itself assigns the partitions."""
 
     def check(self) -> None:
         """Check, if it is time."""
-        if self.done or machine.monotonic() < self.due or not self.intermediate.is_member:
+        if self.done or runtime.monotonic() < self.due or not self.intermediate.is_member:
             return
         unassigned = self.starter.find_unassigned()
-        self.done, self.due = unassigned == [], machine.monotonic() + CHECK_INTERVAL_S
+        self.done, self.due = unassigned == [], runtime.monotonic() + CHECK_INTERVAL_S
         if unassigned:
             log.info("partitions %s are unassigned: joining the group again", unassigned)
             self.intermediate.join_group()
@@ -183,12 +183,12 @@ def _run_worker(settings: Settings, number: int, stopping: Callable[[], bool]) -
     try:
         with pause_gc() as collect:
             while not stopping():
-                is_due = machine.monotonic() >= due
+                is_due = runtime.monotonic() >= due
                 worker.loop.run_round(finish=is_due)
                 if is_due:
                     collect()
                     worker.run_housekeeping()
-                    due = machine.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
+                    due = runtime.monotonic() + (UNTIL_READY_S if worker.pulse.reason else HOUSEKEEPING_S)
     finally:
         failpoints.hit("two: stopping")
         worker.close()

@@ -8,7 +8,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 
-from common import machine
+from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, MoveRefused
 from common.kafka_clients import REQUEST_TIMEOUT_S, ask_with_retries
 from common.source_clusters import Cluster
@@ -55,13 +55,13 @@ class AclClient:
 
     def _wait(self, acls: Iterable[AclBinding], is_done: Callable[[Collection[AclBinding], AclBinding], bool]) -> None:
         """The controller has answered; the broker that is asked hears of it a moment later."""
-        deadline = machine.monotonic() + REQUEST_TIMEOUT_S
+        deadline = runtime.monotonic() + REQUEST_TIMEOUT_S
         for acl in acls:
             while not is_done(self.describe(acl.name), acl):
-                if machine.monotonic() > deadline:
+                if runtime.monotonic() > deadline:
                     raise ClusterUnreachable(f"the {self.cluster.name} cluster has changed its ACLs {REQUEST_TIMEOUT_S:.0f} s ago, and the broker that is "
                                              "asked does not know it yet. Run the command again")
-                machine.sleep(PAUSE_S)
+                runtime.sleep(PAUSE_S)
 
     def _ask(self, operation: str, ask: Callable[[], Result]) -> Result:
         def ask_cluster() -> Result:

@@ -30,8 +30,8 @@ from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.routes import Route
 from common.settings import Settings
 from reo.acl_client import AclClient, on_topic
-from reo.fence import fence_acl
 from reo.output import align_columns
+from reo.write_fence import fence_acl
 
 READ_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 SERVICE_OPERATIONS = (AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)

@@ -17,8 +17,8 @@ from argcomplete.shell_integration import shellcode
 
 from common import errors, logs, process
 from common import settings as reo_settings
-from common.rules import TOPIC_NAME
 from common.settings import Settings
+from common.topic_rules import TOPIC_NAME
 from reo import interrupt
 from reo.arguments import build_parser
 

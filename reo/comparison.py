@@ -35,7 +35,7 @@ class Comparison:
     """Of the first difference; None when that side has no record, or when there is no difference."""
     destination_offset: int | None = None
     common_start: tuple[int, int] | None = None
-    """The offsets of the first records that both sides have, when one side legitimately lacks earlier ones (`reo.retention`).
+    """The offsets of the first records that both sides have, when one side legitimately lacks earlier ones (`reo.common_start`).
     Those are not compared."""
     starts_late: bool = False
     """Whether there are, or may have been, records before the first ones that are compared."""

@@ -23,7 +23,7 @@ import orjson
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from common import destination_settings, mapping, permissions, source_candidates, sync_settings, topic_config, topics
+from common import destination_settings, partition_mapping, permissions, source_candidates, sync_settings, topic_config, topics
 from common.errors import ReoError, TopicsUnfit
 from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_with_retries
 from common.settings import Settings
@@ -65,7 +65,7 @@ class ConfigDrift:
             source_entries = topics.describe_config(source_admin, settings.source, source.name)
             if route.destination_topic not in compared:  # a shared one follows the first of its source topics
                 compared.add(route.destination_topic)
-                count = mapping.get_min_partitions if route.destination_topic in self.existing else mapping.count_new_partitions
+                count = partition_mapping.get_min_partitions if route.destination_topic in self.existing else partition_mapping.count_new_partitions
                 partitions = max(count(other.mapping, at_source.partitions) for other, at_source in sources.items()
                                  if other.destination_topic == route.destination_topic)
                 self.differences += self._compare_topic(route.destination_topic, partitions, source_entries, self._compare_destination)

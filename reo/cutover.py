@@ -24,21 +24,21 @@ from typing import TypeVar
 
 import orjson
 
-from common import destination_settings, machine, permissions, positions, source_candidates, topics
+from common import destination_settings, permissions, positions, runtime, source_candidates, topics
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
 from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings
 from reo.comparable import select_comparable
 from reo.cutover_plan import CutoverView, MovingGroup, Plan, make_plan
-from reo.fence import Fence
 from reo.foreign_group import ForeignGroup
 from reo.offsets import Translator
 from reo.output import align_columns
-from reo.resume import ResumeFile
+from reo.resume_file import ResumeFile
 from reo.snapshot import Snapshot
 from reo.translation_report import TranslatedPartition, format_offset
 from reo.verify import Verdict, Verification
+from reo.write_fence import Fence
 
 Result = TypeVar("Result")
 POLL_S = 0.5
@@ -85,17 +85,17 @@ class Cutover:
 
     def wait_for_producers(self) -> Ends:
         """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
-        ends, quiet_since_s = self._read_ends(), machine.monotonic()
+        ends, quiet_since_s = self._read_ends(), runtime.monotonic()
         while True:
-            machine.sleep(POLL_S)
+            runtime.sleep(POLL_S)
             current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
             if current_ends != ends:
-                ends, quiet_since_s = current_ends, machine.monotonic()
+                ends, quiet_since_s = current_ends, runtime.monotonic()
                 self._wait_for("1 waiting for the producers to stop: records are written to " + _topics_of(ends))
             elif open_partitions := sorted(place for place, end in ends.items() if stable_ends[place] < end):
-                quiet_since_s = machine.monotonic()
+                quiet_since_s = runtime.monotonic()
                 self._wait_for(f"1 waiting for open transactions at the source to end: {', '.join(map(str, open_partitions))}")
-            elif machine.monotonic() > quiet_since_s + self.quiet_s:
+            elif runtime.monotonic() > quiet_since_s + self.quiet_s:
                 self.report(f"1 no record was written for {self.quiet_s:g} s, and no transaction is open: {_topics_of(ends)}")
                 return ends
 
@@ -113,16 +113,16 @@ class Cutover:
                 self._wait_for("2 waiting for the copy to reach the source's end")
             else:
                 self._wait_for(f"2 waiting for the service: it does not run, and {records_left} records are not copied. Start it")
-            machine.sleep(POLL_S)
+            runtime.sleep(POLL_S)
 
     def verify(self) -> None:
         """Step 3: CopyDiffers and similar errors unless both sides are equal; topics without records are."""
-        started_at, resume_file = machine.monotonic(), ResumeFile(self.resume)
+        started_at, resume_file = runtime.monotonic(), ResumeFile(self.resume)
         resume_file.read()
         verification = Verification(self.settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         results = verification.run()
-        verdict = Verdict(results, verification.not_comparable, (), compared_before, machine.monotonic() - started_at)
+        verdict = Verdict(results, verification.not_comparable, (), compared_before, runtime.monotonic() - started_at)
         if verdict.exit_code not in (0, NothingCompared.exit_code):
             raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
         self.compared = verdict.records
@@ -197,7 +197,7 @@ class Cutover:
 
     def _poll(self, ask: Callable[[], Result | None]) -> Result:
         while (answer := ask()) is None:
-            machine.sleep(POLL_S)
+            runtime.sleep(POLL_S)
         return answer
 
     def _wait_for(self, what: str) -> None:

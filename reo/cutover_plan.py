@@ -15,16 +15,16 @@ from typing import Any
 
 import orjson
 
-from common import machine
+from common import runtime
 from common.errors import MoveRefused
 from common.group import Members
 from common.routes import Place
 from common.settings import Settings
-from reo.fence import Fence
 from reo.foreign_group import ForeignGroup, list_groups
 from reo.lag import total_lags
 from reo.output import align_columns
 from reo.snapshot import Inspector, Snapshot
+from reo.write_fence import Fence
 
 VERIFIED_OFFSETS_S = 100_000
 """How fast `reo verify` reads, for the estimate: measured are 600,000 records/s on two processors (docs/performance.md), and a network is slower."""
@@ -187,6 +187,6 @@ def make_plan(view: CutoverView, interval_s: float, quiet_s: float, to_compare: 
     """Take two snapshots, `interval_s` apart."""
     before = view.take_snapshot()
     groups = view.find_groups({row.source: row.source_end for row in before.partitions})
-    machine.sleep(max(0.0, before.taken_at_s + interval_s - machine.monotonic()))
+    runtime.sleep(max(0.0, before.taken_at_s + interval_s - runtime.monotonic()))
     now = view.take_snapshot()
     return Plan(before, now, groups, view.inspector.group.members(), view.is_copying(now), fenced, quiet_s, to_compare)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from common import machine, positions
+from common import positions, runtime
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.group import commit_reader
 from common.kafka_clients import admin
@@ -28,9 +28,9 @@ class Drain:
 
     def is_complete(self) -> bool:
         """Whether everything is committed; asks the cluster at most once per INTERVAL_S."""
-        if machine.monotonic() < self.next_check_s:
+        if runtime.monotonic() < self.next_check_s:
             return False
-        self.next_check_s = machine.monotonic() + INTERVAL_S
+        self.next_check_s = runtime.monotonic() + INTERVAL_S
         try:
             commits = positions.read_commits(self.reader, self.ends, INTERVAL_S)
         except (ClusterUnreachable, HangingTransaction):

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from common import machine, permissions, source_candidates
+from common import permissions, runtime, source_candidates
 from common.errors import LagsBehind, ReoError, TopicMissing
 from common.settings import Settings
 from reo.output import align_columns
@@ -31,19 +31,19 @@ def wait_until_copied(settings: Settings, timeout_s: float) -> None:
     """Wait until no record of the source waits to be copied, at most so long. A line on standard error says that it waits."""
     settings = source_candidates.select_answering(settings)
     permissions.check_permissions(settings, "lag")
-    inspector, deadline, is_told = Inspector(settings), machine.monotonic() + timeout_s, False
+    inspector, deadline, is_told = Inspector(settings), runtime.monotonic() + timeout_s, False
     while True:
         try:
             records = total_lags(inspector.take_snapshot().partitions)[2].records
             state = f"{records} records are not copied yet"
         except TopicMissing as missing:  # nothing is copied yet
             records, state = None, str(missing)
-        if records == 0 or machine.monotonic() > deadline:
+        if records == 0 or runtime.monotonic() > deadline:
             return
         if not is_told:
             print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
             is_told = True
-        machine.sleep(POLL_S)
+        runtime.sleep(POLL_S)
 
 
 def as_text(partitions: list[PartitionProgress]) -> str:

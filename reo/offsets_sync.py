@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from common import destination_settings, machine, permissions, process, source_candidates
+from common import destination_settings, permissions, process, runtime, source_candidates
 from common.errors import AccessRefused, CopyDiffers, FrontierLost, GroupBusy, HangingTransaction, OffsetUntranslatable, ReoError, SettingsInvalid
 from common.metrics import HEARTBEAT
 from common.process import Stopping
@@ -162,7 +162,7 @@ def command(settings: Settings, groups: str | None, interval_s: float | None, as
                 for error in errors:
                     print(f"reo offsets: {error}", file=sys.stderr)
                 return errors[0].exit_code if errors else 0
-            machine.sleep(interval_s)
+            runtime.sleep(interval_s)
     except ReoError as error:
         print(f"reo offsets: {error}", file=sys.stderr)
         return error.exit_code
@@ -174,13 +174,13 @@ def run(settings: Settings, stopping: Stopping) -> int:
 
     def beat() -> None:
         nonlocal last_beat_s
-        if machine.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
-            last_beat_s = machine.monotonic()
-            heartbeat.set(machine.time())
+        if runtime.monotonic() > last_beat_s + HEARTBEAT_INTERVAL_S:
+            last_beat_s = runtime.monotonic()
+            heartbeat.set(runtime.time())
     sync: OffsetsSync | None = None
     logged = ""
     while not stopping():
-        round_began_s = machine.monotonic()
+        round_began_s = runtime.monotonic()
         try:
             sync = sync or OffsetsSync(source_candidates.select_answering(settings), settings.text("offsets.sync_groups"), beat)
             groups = sync.sync()
@@ -190,9 +190,9 @@ def run(settings: Settings, stopping: Stopping) -> int:
         if text != logged:
             log.log(logging.INFO if sync else logging.WARNING, "consumer groups: %s", text)
         logged = text
-        while not stopping() and machine.monotonic() < round_began_s + settings.number("offsets.sync_interval_s"):
+        while not stopping() and runtime.monotonic() < round_began_s + settings.number("offsets.sync_interval_s"):
             beat()
-            machine.sleep(POLL_S)
+            runtime.sleep(POLL_S)
     return 0
 
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
-from common import destination_settings, machine, positions
+from common import destination_settings, positions, runtime
 from common import settings as reo_settings
 from common.child_processes import die_with_parent
 from common.errors import ReoError, StageFailed
@@ -27,8 +27,8 @@ from common.routes import Place
 from common.settings import Settings
 from deduplicator.gc_control import pause_gc
 from reo import compacted, comparison
+from reo.common_start import PartitionReader, find_common_start
 from reo.comparison import Comparison
-from reo.retention import PartitionReader, find_common_start
 
 PARALLEL_RECORDS_MIN = 200_000
 """With fewer records one process compares all."""
@@ -168,8 +168,8 @@ def _run_worker(environment: dict[str, str], tasks: Any, answers: Any) -> None:
 
     def progress(result: Comparison) -> None:
         nonlocal report_at
-        if machine.monotonic() > report_at:
-            report_at = machine.monotonic() + PROGRESS_INTERVAL_S
+        if runtime.monotonic() > report_at:
+            report_at = runtime.monotonic() + PROGRESS_INTERVAL_S
             collect()
             answers.put((result, False))
 

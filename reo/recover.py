@@ -12,7 +12,7 @@ partition of any route is refused:
 
 The admin client commits, without a transaction: the request carries metadata, and the broker refuses it while the group has
 members. Stage one alone is not a member. A run that it plans before it sees the new frontier must not be accepted, so the
-epoch is an hour ahead of the clock (`common.epochs`). A frontier that the data confirms is not changed.
+epoch is an hour ahead of the clock (`common.run_epochs`). A frontier that the data confirms is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import destination_settings, epochs, machine, permissions, positions, source_candidates, topics
+from common import destination_settings, permissions, positions, run_epochs, runtime, source_candidates, topics
 from common import frontier as frontiers
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, LastRecord, RuleState
@@ -90,7 +90,7 @@ class Recovery:
         begins, ends = (ask(self.destination_admin, rows) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
         newest = positions.read_last_origins(self.destination_reader, {place: (begins[place], ends[place]) for place in rows})
         committed = [row.frontier.rule.epoch for row in self.partitions if row.frontier]
-        epoch = epochs.raised(int(machine.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
+        epoch = run_epochs.raised(int(runtime.time() * 1000), [*committed, *(origin.epoch for origin in newest.values())])
         for row in rows.values():
             assert row.new_frontier is not None
             row.new_frontier = raise_epoch(row.new_frontier, epoch)

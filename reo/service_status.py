@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from common import rules
+from common import topic_rules
 from common.routes import Place
 from common.settings import Settings
 from reo.health import Health
@@ -91,7 +91,7 @@ def _find_partitions(settings: Settings, gauges: Gauges) -> list[tuple[Place, Pl
         for key in gauges
         if key[0] in ("reo_source_end_offset", "reo_frontier_offset")
     }
-    routes = rules.routes(
+    routes = topic_rules.routes(
         settings.rules, {place.topic for place in sources}, settings.text("intermediate.topic")
     )
     return [

@@ -12,10 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common import machine
+from common import runtime
 from common.errors import ReoError, SettingsInvalid
 from deduplicator import hot_path
-from replicator import archive, connector
+from replicator import class_archive, connector
 
 JAVA_VERSIONS = ("17", "21")
 """The versions that Spark 4.2 supports."""
@@ -33,7 +33,7 @@ def command(source: str | None) -> int:
             f"{len(fetched)} from {source or 'Maven Central'}" if fetched else "there already",
             connector.jars_folder(),
         )
-        _report("archive", _prepare_archive(), archive.archive_file())
+        _report("archive", _prepare_archive(), class_archive.archive_file())
         _report("compiled", describe_compiled_path())
     except ReoError as error:
         print(f"reo setup: {error}", file=sys.stderr)
@@ -73,11 +73,11 @@ def describe_compiled_path() -> str:
 
 def _prepare_archive() -> str:
     """Create the archive unless it is current; returns what was done."""
-    if archive.is_current():
+    if class_archive.is_current():
         return "there already"
-    begin_s = machine.monotonic()
-    archive.create_archive()
-    return f"created in {machine.monotonic() - begin_s:.0f} s"
+    begin_s = runtime.monotonic()
+    class_archive.create_archive()
+    return f"created in {runtime.monotonic() - begin_s:.0f} s"
 
 
 def _report(name: str, text: str, path: Path | None = None) -> None:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer
 
-from common import machine, positions, topics
+from common import positions, runtime, topics
 from common.errors import ClusterUnreachable
 from common.frontier import Frontier
 from common.group import Group
@@ -102,7 +102,7 @@ class Inspector:
         outputs = [Place(name, partition) for name in dict.fromkeys(route.destination_topic for route in sources) if name in existing
                    for partition in range(existing[name].partitions)]
         frontiers_by_place = {place: commit.frontier for place, commit in commits.items()}
-        return Snapshot(machine.monotonic(), sources, partitions, frontiers_by_place, open_at_source, self._find_open_transactions(outputs))
+        return Snapshot(runtime.monotonic(), sources, partitions, frontiers_by_place, open_at_source, self._find_open_transactions(outputs))
 
     def _read_progress(self, pairs: list[tuple[Place, Place]], intermediates: list[Place], commits: Mapping[Place, positions.GroupCommit]
                        ) -> tuple[list[PartitionProgress], dict[Place, int]]:
@@ -126,7 +126,7 @@ class Inspector:
             written[source] = max(copied[source], origin.source_offset + 1 if origin and is_current else 0)
         first_not_copied = self._read_waiting(copied, begins, ends)
         first_not_written = self._read_waiting({source: offset for source, offset in written.items() if offset > copied[source]}, begins, ends)
-        now_ms = machine.time() * 1000
+        now_ms = runtime.time() * 1000
         partitions = []
         for source, place in pairs:
             commit = commits.get(place)

@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from common import epochs, machine, permissions, source_candidates
+from common import permissions, run_epochs, runtime, source_candidates
 from common.errors import ReoError
 from common.group import Members
 from common.settings import Settings
@@ -52,9 +52,9 @@ class Status(NamedTuple):
     def stage_one(self, now_ms: float) -> str:
         """For people."""
         written_ms = [row.last_written_ms for row in self.now.partitions if row.last_written_ms is not None]
-        run_start_ms = epochs.time_ms(max((row.epoch for row in self.now.partitions), default=0))
+        run_start_ms = run_epochs.time_ms(max((row.epoch for row in self.now.partitions), default=0))
         run_start = f"; the newest run started at {datetime.fromtimestamp(run_start_ms / 1000, UTC).isoformat(timespec='seconds')} (its epoch)"
-        run = run_start if 0 < run_start_ms <= now_ms else ""  # an epoch ahead of the clock is not a start time (`common.epochs`)
+        run = run_start if 0 < run_start_ms <= now_ms else ""  # an epoch ahead of the clock is not a start time (`common.run_epochs`)
         last = f"last wrote {max(0.0, (now_ms - max(written_ms)) / 1000):.1f} s ago" if written_ms else "has written nothing that is on the intermediate topics"
         if any(stage_one for stage_one, _ in self.rates.values()):
             return f"runs: it moved between two snapshots{run}"
@@ -117,7 +117,7 @@ def describe_service(settings: Settings, status: Status) -> list[str]:
     """The lines about the service."""
     return [
         f"{settings.application}: {', '.join(map(str, status.now.sources)) or 'no source topic matches the patterns'}",
-        f"stage one   {status.stage_one(machine.time() * 1000)}",
+        f"stage one   {status.stage_one(runtime.time() * 1000)}",
         f"stage two   {status.stage_two()}",
         f"progress    {status.progress()}",
         f"last error  {UNKNOWN}: the log of the service has it" + (f". A start would stop now: {status.stop_error}" if status.stop_error else ""),
@@ -144,7 +144,7 @@ def status_to_dict(settings: Settings, status: Status) -> dict[str, Any]:
     """For JSON. `last_error` is always null: the clusters do not know it."""
     rates = status.rates
     return {
-        "application": settings.application, "stage_one": status.stage_one(machine.time() * 1000), "stage_two": status.stage_two(),
+        "application": settings.application, "stage_one": status.stage_one(runtime.time() * 1000), "stage_two": status.stage_two(),
         "progress": status.progress(), "group": {"state": status.members.state, "members": status.members.partitions},
         "last_error": None, "would_stop": output.error_to_dict(status.stop_error),
         "source_undecided": {str(place): offset for place, offset in status.now.open_at_source.items()},
@@ -166,11 +166,11 @@ def command(settings: Settings, as_json: bool, watch: bool, every_s: float) -> i
         watcher = Watcher(settings)
         repeat = watch and (console.is_terminal or as_json)
         with Live(Text(""), console=console, auto_refresh=False) if repeat and not as_json else nullcontext() as screen:
-            machine.sleep(SNAPSHOT_INTERVAL_S)
+            runtime.sleep(SNAPSHOT_INTERVAL_S)
             _show(settings, watcher.take_status(), as_json, screen)
             while repeat:
                 interrupt.set_normal_end()
-                machine.sleep(every_s)
+                runtime.sleep(every_s)
                 _show(settings, watcher.take_status(), as_json, screen)
     except ReoError as error:
         print(f"reo status: {error}", file=sys.stderr)

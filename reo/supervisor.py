@@ -25,7 +25,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import machine
+from common import runtime
 from common.child_processes import die_with_parent
 from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
@@ -104,16 +104,16 @@ class Supervisor:
             port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
                                        self.processes, self.describe, any_port=self.settings.stop_at_end)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
-            watchdog_at = machine.monotonic() + WATCHDOG_INTERVAL_S
+            watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
             while self.exit_code is None and not self.stopping():
                 for child in self.children:
                     self._update_child(child)
-                if machine.monotonic() >= watchdog_at:
-                    watchdog_at = machine.monotonic() + WATCHDOG_INTERVAL_S
+                if runtime.monotonic() >= watchdog_at:
+                    watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
                     self._kill_hanging()
                 if drain and drain.is_complete():
                     self.exit_code = 0
-                machine.sleep(TICK_S)
+                runtime.sleep(TICK_S)
             return self.exit_code or 0
         finally:
             self._stop_all()
@@ -133,19 +133,19 @@ class Supervisor:
     def _update_child(self, child: Child) -> None:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
         if child.process is None:
-            if machine.monotonic() >= child.start_at:
+            if runtime.monotonic() >= child.start_at:
                 self._start_child(child)
             return
         code = child.process.poll()
         if code is None:
-            if child.backoff_s > BACKOFF_FIRST_S and machine.time() - child.started > HEALTHY_S:
+            if child.backoff_s > BACKOFF_FIRST_S and runtime.time() - child.started > HEALTHY_S:
                 child.backoff_s = BACKOFF_FIRST_S
             return
         mark_process_dead(child.process.pid, str(self.folder / "metrics"))
         child.process = None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if code:
-            ended = datetime.fromtimestamp(machine.time(), UTC).isoformat(timespec="seconds")
+            ended = datetime.fromtimestamp(runtime.time(), UTC).isoformat(timespec="seconds")
             self.last_error = {"error": name_of_exit_code(code), "exit_code": code, "message": f"{child.name} ended at {ended} ({how}): its log says why"}
         if child.stage in self.stages and ends_service(code, self.settings.stop_at_end):
             if code:
@@ -156,7 +156,7 @@ class Supervisor:
         else:
             log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, child.backoff_s)
             health.RESTARTS.labels(child.stage).inc()
-            child.start_at = machine.monotonic() + child.backoff_s
+            child.start_at = runtime.monotonic() + child.backoff_s
             child.backoff_s = min(BACKOFF_MAX_S, child.backoff_s * 2)
 
     def _start_child(self, child: Child) -> None:
@@ -171,7 +171,7 @@ class Supervisor:
                                          stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
         if child.process.stdout:
             self.output_threads.append(events.forward_output(child.process.stdout, child.stage))
-        child.started = machine.time()
+        child.started = runtime.time()
         child.starts += 1
         log.info("%s started, process %d", child.name, child.process.pid)
 
@@ -188,10 +188,10 @@ class Supervisor:
         running = [(child, child.process) for child in self.children if child.process is not None]
         for _, process in running:
             process.terminate()
-        deadline = machine.monotonic() + STOP_S
+        deadline = runtime.monotonic() + STOP_S
         for child, process in running:
             try:
-                process.wait(max(0.0, deadline - machine.monotonic()))
+                process.wait(max(0.0, deadline - runtime.monotonic()))
             except subprocess.TimeoutExpired:
                 log.warning("%s did not stop in %.0f s and is killed; its successor aborts its open transaction", child.name, STOP_S)
                 process.kill()

@@ -4,7 +4,7 @@ It does not use frontiers or epochs: it reads what any `read_committed` consumer
 service. Memory is bounded by the clients' fetch queues. The copy is compared with what the source has now: while the copy is
 still running, it is reported as incomplete, with the number of missing records. With `--resume` a comparison goes on where an
 earlier one ended. Where retention has deleted the first records of one side, it begins with the first ones that both sides
-have (`reo.retention`). Where compaction has removed records, the newest of each key are compared (`reo.compacted`). The
+have (`reo.common_start`). Where compaction has removed records, the newest of each key are compared (`reo.compacted`). The
 verdict is about what was compared, and lists what was not (`reo.not_compared`).
 """
 
@@ -19,7 +19,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import destination_settings, machine, permissions, positions, source_candidates, topics
+from common import destination_settings, permissions, positions, runtime, source_candidates, topics
 from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
 from common.kafka_clients import admin
 from common.routes import Place, Route
@@ -30,7 +30,7 @@ from reo.comparable import select_comparable
 from reo.comparison import Comparison
 from reo.not_compared import NotCompared
 from reo.parallel import PartitionPair
-from reo.resume import ResumeFile
+from reo.resume_file import ResumeFile
 
 SAVE_INTERVAL_S = 5.0
 
@@ -51,7 +51,7 @@ class Verification:
         self.total_offsets = 0
         """Source offsets to read: an upper bound of the number of records."""
         self._next_offsets: dict[Place, int] = {}
-        self._saved_at = machine.monotonic()
+        self._saved_at = runtime.monotonic()
         for route, source in sources.items():
             copy = copies.get(route)
             is_compacted = topics.is_compacted(source_admin, settings.source, source.name)
@@ -77,8 +77,8 @@ class Verification:
                 self._next_offsets[result.place] = result.source_next
                 progress(new_offsets)
             self.resume_file.remember(result)
-            if machine.monotonic() > self._saved_at + SAVE_INTERVAL_S:
-                self._saved_at = machine.monotonic()
+            if runtime.monotonic() > self._saved_at + SAVE_INTERVAL_S:
+                self._saved_at = runtime.monotonic()
                 self.resume_file.write()
         results = parallel.compare_pairs(self.settings, self.pairs, self.total_offsets, on_progress)
         for result in results:
@@ -112,7 +112,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
     With `wait_s` the copy has so many seconds to catch up first; what is missing after that is a difference.
     """
     console = Console(stderr=True)
-    started_at, resume_file = machine.monotonic(), ResumeFile(resume)
+    started_at, resume_file = runtime.monotonic(), ResumeFile(resume)
     try:
         if resume or not destination_settings.is_postgresql(settings):
             destination_settings.refuse_command(settings, "reo verify --resume" if resume else "reo verify", "a table is read from its beginning")
@@ -134,7 +134,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         print(f"reo verify: interrupted{f'; {resume} notes up to where the partitions are equal' if resume else ''}", file=sys.stderr)
         return 130
     all_not_compared = [*verification.not_compared, *chain.from_iterable(map(not_compared.list_of_partition, results))]
-    verdict = Verdict(results, verification.not_comparable, all_not_compared, compared_before, machine.monotonic() - started_at)
+    verdict = Verdict(results, verification.not_comparable, all_not_compared, compared_before, runtime.monotonic() - started_at)
     reasons = [*verification.not_comparable, *([not_compared.nothing_compared_error(bool(results))] if verdict.exit_code == NothingCompared.exit_code else [])]
     for reason in reasons:
         print(f"reo verify: {reason}", file=sys.stderr)

@@ -12,12 +12,12 @@ What runs these as one query:
     run.py                 a run, and the table of its states
     plan.py                where the next run begins
     source_selection.py    which cluster the next run copies from, and whether it may
-    history.py             whether that cluster still has the last records that were copied
+    source_history.py      whether that cluster still has the last records that were copied
     tail_comparison.py     whether its records are the copy's records
-    health.py              the other source candidates while a run lives
+    candidate_health.py    the other source candidates while a run lives
     watch.py               positions while a run lives, and the reasons to end it
     read_up_to_writer.py   record on the intermediate topic how far the source has nothing to copy
-    session.py             the JVM; connector.py its jars; archive.py its class archive; jvm.py its options; memory.py its heap
+    session.py             the JVM; connector.py its jars; class_archive.py its class archive; jvm.py its options; memory.py its heap
     spark_master.py        where the tasks run; executor.py an executor in a pod
     stage.py               the process: plan, run, watch, repeat
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from common import logs
 from common.errors import ReoError, SettingsInvalid
-from replicator import archive, jvm
+from replicator import class_archive, jvm
 
 MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 ARGUMENTS = {
@@ -35,9 +35,10 @@ def build_command(environment: Mapping[str, str]) -> list[str]:
         raise SettingsInvalid(f"Spark starts `reo executor` in its pods on Kubernetes (replicator.master=k8s://…); do not start it by hand: "
                               f"{', '.join(missing)} missing in the environment")
     java_options = sorted((int(match[1]), text) for name, text in environment.items() if (match := JAVA_OPTION.fullmatch(name)))
-    class_path = ":".join(filter(None, (environment.get(CLASS_PATH), archive.class_path())))
+    class_path = ":".join(filter(None, (environment.get(CLASS_PATH), class_archive.class_path())))
     arguments = [word for option, name in ARGUMENTS.items() for word in (option, environment[name])]
-    return ["java", *archive.options(), *(text for _, text in java_options), f"-Xms{environment[MEMORY]}", f"-Xmx{environment[MEMORY]}", "-cp", class_path,
+    return ["java", *class_archive.options(), *(text for _, text in java_options), f"-Xms{environment[MEMORY]}", f"-Xmx{environment[MEMORY]}",
+            "-cp", class_path,
             MAIN, *arguments]
 
 

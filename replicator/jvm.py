@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from common.settings import Settings
-from replicator import archive, memory
+from replicator import class_archive, memory
 
 LATE_OPTIMISER = ("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000", "-XX:Tier4CompileThreshold=300000",
                   "-XX:Tier4BackEdgeThreshold=800000")
@@ -71,7 +71,7 @@ def options(settings: Settings, partitions: int) -> str:
     """The options of the driver and of executors, without the heap size, which Spark sets."""
     token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (*settings.sources, settings.destination))))
     young_mb = YOUNG_PERCENT * memory.heap_mb(settings, partitions) // 100
-    return " ".join([archive.COLLECTOR, f"-Xmn{young_mb}m", SURVIVORS, *LATE_OPTIMISER, *METASPACE, "-XX:ReservedCodeCacheSize=96m",
+    return " ".join([class_archive.COLLECTOR, f"-Xmn{young_mb}m", SURVIVORS, *LATE_OPTIMISER, *METASPACE, "-XX:ReservedCodeCacheSize=96m",
                      "-Djava.net.preferIPv4Stack=true", f"-D{ALLOWED_URLS}={token_urls}"])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from common import epochs, machine, permissions, positions, source_candidates, topics
+from common import permissions, positions, run_epochs, runtime, source_candidates, topics
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
 from common.positions import GroupCommit
@@ -33,7 +33,7 @@ class Planner:
     """Makes plans; waits for stage two while the frontiers cannot be read yet."""
 
     def __init__(self, settings: Settings, clients: Clients, selection: SourceSelection, pulse: Pulse, stopping: Stopping,
-                 clock: Callable[[], float] = machine.time) -> None:
+                 clock: Callable[[], float] = runtime.time) -> None:
         self.settings = settings
         self.clients = clients
         self.selection = selection
@@ -64,7 +64,7 @@ class Planner:
 
     def _build_plan(self, snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier]) -> Plan:
         read = [frontier.rule.epoch for frontier in frontiers.values()]
-        epoch = epochs.of_run(int(self.clock() * 1000), read, machine.random_bits(epochs.RANDOM_BITS))
+        epoch = run_epochs.of_run(int(self.clock() * 1000), read, runtime.random_bits(run_epochs.RANDOM_BITS))
         identities = {
             route: source_candidates.find_copied_identity(
                 self.settings, source, (frontier for place, frontier in frontiers.items() if place.topic == route.intermediate_topic))
@@ -89,22 +89,22 @@ class Planner:
             if not is_logged:
                 log.info("no source topic matches %s yet: waiting for one", ", ".join(rule.source for rule in self.settings.rules))
                 is_logged = True
-            machine.sleep(RETRY_S)
+            runtime.sleep(RETRY_S)
 
     def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, GroupCommit] | None:
         """The frontier of every partition, after giving stage two `replicator.drain_s` to read the intermediate topics to the end."""
-        drain_deadline = machine.monotonic() + self.settings.number("replicator.drain_s")
+        drain_deadline = runtime.monotonic() + self.settings.number("replicator.drain_s")
         logged_at = 0.0
         while not self.stopping():
             self.pulse.wait("stage two")
             commits = self.try_read_commits(places)
             missing = [place for place in places if place not in commits]
-            if not missing and (machine.monotonic() > drain_deadline or self._is_drained(commits)):
+            if not missing and (runtime.monotonic() > drain_deadline or self._is_drained(commits)):
                 return commits
-            if missing and machine.monotonic() > logged_at + 10:
-                logged_at = machine.monotonic()
+            if missing and runtime.monotonic() > logged_at + 10:
+                logged_at = runtime.monotonic()
                 log.info("waiting for stage two to commit the first frontier of %s", missing)
-            machine.sleep(PAUSE_S)
+            runtime.sleep(PAUSE_S)
         return None
 
     def try_read_commits(self, places: Iterable[Place]) -> dict[Place, GroupCommit]:
@@ -126,7 +126,7 @@ class Planner:
 
 def wait_unless_stopping(seconds: float, pulse: Pulse, stopping: Stopping, reason: Reason) -> None:
     """Wait so many seconds, or until the process is asked to stop; the heartbeat continues."""
-    deadline = machine.monotonic() + seconds
-    while machine.monotonic() < deadline and not stopping():
+    deadline = runtime.monotonic() + seconds
+    while runtime.monotonic() < deadline and not stopping():
         pulse.wait(reason)
-        machine.sleep(0.05)
+        runtime.sleep(0.05)

@@ -25,7 +25,7 @@ from common.routes import Place, Route
 from common.settings import Settings
 from common.topics import Topic
 from replicator import intermediate, source, wrap
-from replicator.history import LastCopied
+from replicator.source_history import LastCopied
 from replicator.sql_filter import apply_filter
 
 State = Literal["planned", "running", "drained", "done"]

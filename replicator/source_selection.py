@@ -1,7 +1,7 @@
 """Which cluster the next run copies from.
 
-In single mode there is one source. It must be the topic that the frontiers name, have the last copied records (`replicator.history`), and have everything that
-follows them; otherwise the service stops.
+In single mode there is one source. It must be the topic that the frontiers name, have the last copied records (`replicator.source_history`), and have
+everything that follows them; otherwise the service stops.
 
 With failover every candidate is checked before every run, including the one that was copied from last. It can be copied from when
 
@@ -28,12 +28,12 @@ from common import permissions, source_candidates, topics
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, SourceTruncated, Stop
 from common.frontier import Frontier
 from common.kafka_clients import admin, reader
-from common.machine import Chance
 from common.metrics import SOURCE_CONNECTIONS, SOURCE_HIGH_WATERMARK, SOURCE_REFUSED, SOURCE_SWITCHES, SOURCE_UNHEALTHY
 from common.routes import Place
+from common.runtime import Chance
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot, SourceTopics
-from replicator import history, tail_comparison
+from replicator import source_history, tail_comparison
 from replicator.clients import SINGLE_RECORD_FETCH
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[Place]:
         return set()
     consumer = reader(snapshot.settings.source, snapshot.settings, **SINGLE_RECORD_FETCH)
     try:
-        return history.check_history(snapshot.settings, admin(snapshot.settings.source, snapshot.settings), consumer, copied)
+        return source_history.check_history(snapshot.settings, admin(snapshot.settings.source, snapshot.settings), consumer, copied)
     finally:
         consumer.close()
 

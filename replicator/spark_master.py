@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from common.settings import Settings
-from replicator import archive, connector, jvm, memory
+from replicator import class_archive, connector, jvm, memory
 
 EXECUTORS = 2
 MEMORY_OVERHEAD_MB = 512
@@ -33,7 +33,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
 
 def _own_jars() -> dict[str, str]:
     """For a driver that ships no jars: they are on the class path for which the class archive was created."""
-    return {"spark.driver.extraClassPath": ":".join(map(str, connector.jars())), "spark.driver.defaultJavaOptions": " ".join(archive.options())}
+    return {"spark.driver.extraClassPath": ":".join(map(str, connector.jars())), "spark.driver.defaultJavaOptions": " ".join(class_archive.options())}
 
 
 def _executors(settings: Settings, partitions: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import failpoints, machine, permissions, positions, source_candidates, topics
+from common import failpoints, permissions, positions, runtime, source_candidates, topics
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
@@ -22,8 +22,8 @@ from common.pulse import Pulse
 from common.routes import Place
 from common.settings import Settings
 from replicator import run, session, spark_master
+from replicator.candidate_health import Health
 from replicator.clients import Clients
-from replicator.health import Health
 from replicator.plan import Planner, wait_unless_stopping
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Engine, Event, Plan, Query, State
@@ -48,7 +48,7 @@ class Stage:
         self.engine = engine
         self.pulse = Pulse("replicator")
         self.clients = Clients(settings)
-        self.selection = SourceSelection(settings, machine.chance(), self.pulse.beat, state_file)
+        self.selection = SourceSelection(settings, runtime.chance(), self.pulse.beat, state_file)
         self.planner = Planner(settings, self.clients, self.selection, self.pulse, stopping)
         self.health = Health(settings, self.selection)
         self.end_offsets: dict[Place, int] = {}
@@ -175,7 +175,7 @@ class Stage:
                 return "complete"
             if event in ("superseded", "hole"):
                 return "behind"
-            machine.sleep(0.1)
+            runtime.sleep(0.1)
         return "stopped"
 
     def _is_complete(self, plan: Plan) -> bool:
@@ -197,25 +197,25 @@ class Stage:
                         if ends.get(place, 0) > start and (self.last_run_wrote_nothing or begins[source_partitions[place]] <= start)}
         self.clients.read_up_to_writer.write(plan.epoch, plan.identities, empty_ranges)
         self.clients.read_up_to_writer.flush()
-        deadline = machine.monotonic() + WRITTEN_DOWN_S
-        while empty_ranges and machine.monotonic() < deadline and not self.stopping():
+        deadline = runtime.monotonic() + WRITTEN_DOWN_S
+        while empty_ranges and runtime.monotonic() < deadline and not self.stopping():
             self.pulse.beat()
             commits = self.planner.try_read_commits(empty_ranges)
             empty_ranges = {place: gap for place, gap in empty_ranges.items() if place not in commits or commits[place].frontier.rule.frontier < gap.end - 1}
-            machine.sleep(0.05)
+            runtime.sleep(0.05)
 
     def _wait_for_slots(self) -> bool:
         """Wait until the engine has a slot for each partition; False when asked to stop before. On a cluster, slots come and go with executors."""
-        logged_at = machine.monotonic()
+        logged_at = runtime.monotonic()
         while not self.stopping():
             self.pulse.wait("spark")
             slots = self.engine.slots()
             if slots is not None and slots >= self.partitions:
                 return True
-            if slots is not None and machine.monotonic() > logged_at + 10:
-                logged_at = machine.monotonic()
+            if slots is not None and runtime.monotonic() > logged_at + 10:
+                logged_at = runtime.monotonic()
                 log.warning("waiting for the cluster's executors: %d slots, %d are needed, one for each partition", slots, self.partitions)
-            machine.sleep(0.05)
+            runtime.sleep(0.05)
         return False
 
     def _pause(self) -> None:

@@ -26,7 +26,7 @@ from common.kafka_clients import REQUEST_TIMEOUT_S, admin, reader
 from common.records import Consumed, content
 from common.routes import Place, Route
 from common.source_candidates import SourceSnapshot, request_timeout_s
-from replicator.history import LastCopied
+from replicator.source_history import LastCopied
 
 TAIL_OFFSETS = 1000
 TEXT_MAX = 60
@@ -61,8 +61,8 @@ def list_last_copied(routes: Iterable[Route], frontiers: Mapping[Place, Frontier
 def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier], same_last: Container[Place], on_progress: Callable[[], None]) -> int:
     """The number of compared records; SourceRefused with the first difference, ClusterUnreachable when a cluster does not answer now.
 
-    `same_last`: the source partitions whose last copied record is the candidate's (`replicator.history`). Where the destination's partition is not the copy of
-    one source partition, or lacks records as intended, that record alone is the proof.
+    `same_last`: the source partitions whose last copied record is the candidate's (`replicator.source_history`). Where the destination's partition is not the
+    copy of     one source partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
     is_whole = not any(settings.text(name) for name in filters.SETTINGS)

@@ -5,8 +5,8 @@ tells what was left out. The origin of the newest record on the intermediate top
 From both, and from the source's own offsets, `find_event` detects what only a new run repairs.
 
 A source that loses records ends before what was read from it. If it has grown again between two samples, its offsets show nothing. But records are lost only
-when the leader changes or while a broker is away. After either, the last copied records are compared with the source (`replicator.history`), as of the previous
-sample and as of now, until everything is copied that was written before that event.
+when the leader changes or while a broker is away. After either, the last copied records are compared with the source (`replicator.source_history`), as of the
+previous sample and as of now, until everything is copied that was written before that event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common import failpoints, machine, positions, topics
+from common import failpoints, positions, runtime, topics
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
@@ -25,7 +25,7 @@ from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
-from replicator import history, tail_comparison
+from replicator import source_history, tail_comparison
 from replicator.clients import Clients
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan
@@ -94,17 +94,17 @@ class Watch:
     lag: Lag = field(default_factory=lambda: Lag("replicator"))
     initial_ends: dict[Place, int] = field(init=False)
     """The ends of the intermediate partitions at the start of the run."""
-    copied: dict[Place, history.LastCopied] = field(init=False)
+    copied: dict[Place, source_history.LastCopied] = field(init=False)
     """By source partition, what was copied last, as of the previous sample."""
     unverified_up_to: dict[Place, int] = field(default_factory=dict)
     """After an event that can lose records: the source offset up to which records were written before it. Stage two may have copied them since."""
     leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     """By source partition, as of the previous sample."""
-    sampled_at: float = field(default_factory=machine.monotonic)
+    sampled_at: float = field(default_factory=runtime.monotonic)
 
     def __post_init__(self) -> None:
         self.positions = dict(self.plan.starts)
-        self.progressed_at = dict.fromkeys(self.plan.starts, machine.monotonic())
+        self.progressed_at = dict.fromkeys(self.plan.starts, runtime.monotonic())
         self.source_partitions = self.plan.source_partitions()
         self.copied = dict(self.plan.copied)
         ends = positions.list_stable_ends(self.clients.destination_admin, self.plan.starts)
@@ -118,7 +118,7 @@ class Watch:
 
     def is_progressing(self) -> bool:
         """Whether each partition has made progress within SLOW_S or has nothing to copy; always true with a filter, where nothing shows it."""
-        return self.has_filter or all(machine.monotonic() - since <= SLOW_S for since in self.progressed_at.values())
+        return self.has_filter or all(runtime.monotonic() - since <= SLOW_S for since in self.progressed_at.values())
 
     def has_written_nothing(self) -> bool:
         """Whether the intermediate topics end where they ended before the run, and nothing that was written can be lost."""
@@ -154,7 +154,7 @@ class Watch:
             return "truncated"
         if any(commit.frontier.rule.epoch > self.plan.epoch for commit in sample.commits.values()):
             return "superseded"
-        now = machine.monotonic()
+        now = runtime.monotonic()
         for place in self.plan.starts:
             self._update_position(place, sample, now)
         for place, commit in sample.commits.items():
@@ -178,7 +178,7 @@ class Watch:
 
     def _check_trust(self, sample: Sample) -> None:
         leader_epochs = {place: end.leader_epoch for place, end in sample.intermediate_ends.items()}
-        self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs and machine.monotonic() <= self.sampled_at + OUTAGE_S
+        self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs and runtime.monotonic() <= self.sampled_at + OUTAGE_S
         if not self.can_trust_spark:
             self.spark_read_up_to = {}
 
@@ -196,7 +196,7 @@ class Watch:
                          if source_place in truncated and ends[source_place] < self.positions[place]}
         frontiers = {place: commit.frontier for place, commit in sample.commits.items()}
         copied = tail_comparison.list_last_copied(self.plan.sources, frontiers)
-        if truncated or leader_epochs != self.leader_epochs or machine.monotonic() > self.sampled_at + OUTAGE_S:
+        if truncated or leader_epochs != self.leader_epochs or runtime.monotonic() > self.sampled_at + OUTAGE_S:
             self._check_history(self.copied)
             written = {place: newest.source_offset + 1 for place, newest in sample.newest.items() if newest.epoch == self.plan.epoch}
             self.unverified_up_to = {place: max(position, written.get(place, 0)) for place, position in self.positions.items()}
@@ -205,11 +205,11 @@ class Watch:
             self.unverified_up_to = {place: end for place, end in self.unverified_up_to.items()
                                      if place not in frontiers or frontiers[place].rule.frontier + 1 < end}
         self.copied |= copied
-        self.leader_epochs, self.sampled_at = leader_epochs, machine.monotonic()
+        self.leader_epochs, self.sampled_at = leader_epochs, runtime.monotonic()
         return bool(truncated)
 
-    def _check_history(self, copied: dict[Place, history.LastCopied]) -> None:
-        history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, copied)
+    def _check_history(self, copied: dict[Place, source_history.LastCopied]) -> None:
+        source_history.check_history(self.settings, self.clients.source_admin, self.clients.source_reader, copied)
 
     def _update_position(self, place: Place, sample: Sample, now: float) -> None:
         """Update how far this run has written: from the newest record or, when all records are purged already, from the frontier."""
@@ -291,7 +291,7 @@ class Watch:
         position, end = self.positions[place], sample.source_ends[source_place].offset
         if end <= max(position, self.empty_up_to.get(place, 0)):
             return 0
-        if machine.monotonic() - self.progressed_at[place] < 1:
+        if runtime.monotonic() - self.progressed_at[place] < 1:
             return end - position
         begin = max(position, sample.source_beginnings[source_place])
         if positions.find_first_visible(self.clients.source_reader, source_place, begin, end) is None:

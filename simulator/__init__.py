@@ -5,7 +5,7 @@ In the order in which a schedule is made and judged:
     plan.py            the sizes, the settings and the faults of a schedule, from its seed
     run.py             runs one schedule and judges it; reduces a schedule that fails
     schedule.py        decides which process runs when: processes as greenlets, the virtual clock
-    machine.py         the clock, sleep, threads and random numbers that the service asks for
+    virtual_runtime.py  the clock, sleep, threads and random numbers that the service asks for
     system.py          two clusters, the service's processes and their restarts, the writers at the source
     candidates.py      several identical source clusters
     query.py           stage one's Spark query: micro-batches, tasks, producer batches, and their faults

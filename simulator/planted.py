@@ -79,7 +79,7 @@ def search_planted(name: str, runs: int, processes: int, run_campaign: Callable[
 
 RULE, TRANSACTION, CHECK, LOOP = "deduplicator.rule", "deduplicator.transaction", "deduplicator.destination_check", "deduplicator.loop"
 INTERMEDIATE, DESTINATION, FRONTIER_STORE, START = "deduplicator.intermediate", "deduplicator.destination", "deduplicator.frontier_store", "deduplicator.start"
-RUN, WATCH, PLAN, FRONTIER, EPOCHS = "replicator.run", "replicator.watch", "replicator.plan", "common.frontier", "common.epochs"
+RUN, WATCH, PLAN, FRONTIER, EPOCHS = "replicator.run", "replicator.watch", "replicator.plan", "common.frontier", "common.run_epochs"
 ACCEPT = """elif (sequence == 0 and source_offset < hole_first) or (
             sequence == link_sequence + 1 and origin.batch == link_batch and source_offset > link_offset
         ):"""
@@ -91,8 +91,8 @@ WRONGS = (
     Wrong("s = 0 is accepted over an open hole", RULE, "(sequence == 0 and source_offset < hole_first)", "sequence == 0"),
     Wrong("of an open hole only the lowest offset is kept", RULE, "(source_offset + 1, hole_last) if source_offset < hole_last else NO_HOLE", "NO_HOLE"),
     Wrong("a gap of the intermediate topic is read over", LOOP, "if not batch.follows(work.next_offset):", "if False:"),
-    Wrong("two runs can have one epoch", PLAN, "machine.random_bits(epochs.RANDOM_BITS)", "0"),
-    Wrong("a truncated source that has grown again is not seen", "replicator.history", "    missing = {place for place, (last, _) in copied.items()",
+    Wrong("two runs can have one epoch", PLAN, "runtime.random_bits(run_epochs.RANDOM_BITS)", "0"),
+    Wrong("a truncated source that has grown again is not seen", "replicator.source_history", "    missing = {place for place, (last, _) in copied.items()",
           "    return\n    missing = {place for place, (last, _) in copied.items()"),
     Wrong("what is invisible is not written down", WATCH, "        if not self.settings.stop_at_end:  # there", "        if False:  # there"),
     Wrong("what is set does not outbid a live run", EPOCHS, RAISED, "max(clock_ms, time_ms(max(known, default=0)) + 1)"),
@@ -168,7 +168,7 @@ WRONGS = (
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
     Wrong("a run begins one beyond", PLAN, "frontier.rule.frontier + 1 for", "frontier.rule.frontier + 2 for"),
     Wrong("a run begins two before the frontier", PLAN, "frontier.rule.frontier + 1 for", "max(0, frontier.rule.frontier - 1) for"),
-    Wrong("a run's epoch is not raised", PLAN, "epochs.of_run(int(self.clock() * 1000), read,", "epochs.of_run(0, [],"),
+    Wrong("a run's epoch is not raised", PLAN, "run_epochs.of_run(int(self.clock() * 1000), read,", "run_epochs.of_run(0, [],"),
     Wrong("a hole is not noticed by stage one", WATCH, "        if any(now - since > HOLE_S for _, since in self.hole_since.values()):", "        if False:"),
     Wrong("a run that is superseded goes on", WATCH, "commit.frontier.rule.epoch > self.plan.epoch for", "False for"),
     Wrong("a recreated source is not seen", "common.topics", "def check_identity(",

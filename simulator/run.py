@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from common import kafka_clients, machine
+from common import kafka_clients, runtime
 from simulator import kafka
 from simulator.faults import FaultInjector
 from simulator.judge import Judge
-from simulator.machine import VirtualMachine
 from simulator.metrics_judge import MetricsJudge
 from simulator.plan import Plan, list_smaller_plans
 from simulator.schedule import Schedule
 from simulator.system import System
+from simulator.virtual_runtime import VirtualRuntime
 
 FAULTS_END_S = 240.0
 """Faults whose call has not come by this time are not injected."""
@@ -49,7 +49,7 @@ def run_plan(plan: Plan) -> Result:
     def log_event(what: str) -> None:
         result.story.append(f"{schedule.now:9.3f} s  {' '.join(what.split())}")
 
-    real_machine = machine.use(VirtualMachine(schedule))
+    system_runtime = runtime.use(VirtualRuntime(schedule))
     system = System(plan, schedule, log_event)
     judge = Judge(system)
     metrics_judge = MetricsJudge(system, judge)
@@ -63,7 +63,7 @@ def run_plan(plan: Plan) -> Result:
     finally:
         schedule.close()
         kafka_clients.use_clients(real_clients)
-        machine.use(real_machine)
+        runtime.use(system_runtime)
     result.faults.update(injector.injected_kinds)
     result.compared, result.steps, result.virtual_s = judge.compared, schedule.steps, schedule.now
     result.end = system.end_reason or "everything is copied"

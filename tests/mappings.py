@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.mapping import SourceRecord
+from common.partition_mapping import SourceRecord
 
 
 def by_last_digit(record: SourceRecord, partitions: int) -> int:

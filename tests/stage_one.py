@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Iterable
 
-from common import epochs
+from common import run_epochs
 from common.origin import HEADER, Origin, encode, identity_of
 from tests.judge import Record
 from tests.kafka import Clusters, until
@@ -21,7 +21,7 @@ WrappedRecords = list[tuple[int, Record]]
 def create_epoch() -> int:
     """The epoch of a run that has read the current frontiers: they can be ahead of the clock."""
     now_ms = int(time.time() * 1000)
-    return epochs.of_run(now_ms, [epochs.raised(now_ms, [])], random.getrandbits(epochs.RANDOM_BITS))
+    return run_epochs.of_run(now_ms, [run_epochs.raised(now_ms, [])], random.getrandbits(run_epochs.RANDOM_BITS))
 
 
 def wrap_records(clusters: Clusters, topic: str, records: Iterable[tuple[int, int, Record]], epoch: int | None = None, batch: int = 1,

@@ -14,7 +14,7 @@ from common.errors import AccessRefused
 from common.kafka_clients import admin
 from reo.acl_client import AclClient, topic_acl
 from reo.acls import AclComparison
-from reo.fence import Fence, fence_acl
+from reo.write_fence import Fence, fence_acl
 from tests.authorized import PASSWORD, Authorized
 from tests.commands import as_json, reo
 from tests.kafka import Clusters, until

@@ -22,7 +22,7 @@ from common.routes import Place
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
 from reo.demo.broker import Broker
-from replicator.health import Health
+from replicator.candidate_health import Health
 from replicator.run import Engine, Plan
 from replicator.source_selection import SourceSelection
 from replicator.stage import Stage

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import machine, source_candidates
+from common import runtime, source_candidates
 from common.errors import SettingsInvalid, SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, LastRecord, RuleState
 from common.routes import Place
@@ -20,7 +20,7 @@ from common.source_candidates import SourceSnapshot
 from common.topics import Topic
 from reo.config import list_settings
 from replicator import source
-from replicator.health import Health, evaluate
+from replicator.candidate_health import Health, evaluate
 from replicator.source_selection import Behind, SourceSelection, check_offsets, first_within_threshold, inspect_single_source
 from replicator.tail_comparison import TailRecord, compare_tail
 
@@ -120,7 +120,7 @@ def test_lag_ends_a_run_at_most_once_in_the_longest_wait(monkeypatch: pytest.Mon
     """Candidates that overtake one another do not end run after run; one that is lost is another matter. What was refused is no measure."""
     settings = load(GOOD | {"REO_SOURCE_BACKOFF_MIN_MS": "100", "REO_SOURCE_BACKOFF_MAX_MS": "300"})
     now_s = 100.0
-    monkeypatch.setattr(machine, "monotonic", lambda: now_s)
+    monkeypatch.setattr(runtime, "monotonic", lambda: now_s)
     selection = SourceSelection(settings, random.Random(1), lambda: None)
     selection.current = 0
     health = Health(settings, selection)

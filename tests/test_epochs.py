@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.epochs import AHEAD_MS, RANDOM_BITS, can_exceed, of_run, raised, time_ms
+from common.run_epochs import AHEAD_MS, RANDOM_BITS, can_exceed, of_run, raised, time_ms
 
 CLOCK = st.integers(1_700_000_000_000, 1_900_000_000_000)
 WITHIN = st.integers(2, AHEAD_MS - 1)

@@ -27,9 +27,9 @@ from common.routes import Place
 from common.settings import Settings, load
 from reo.demo.broker import Broker
 from replicator.clients import Clients
-from replicator.history import LastCopied, check_history
 from replicator.plan import Planner
 from replicator.run import Engine
+from replicator.source_history import LastCopied, check_history
 from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch

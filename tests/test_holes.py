@@ -144,7 +144,7 @@ NO_CLIENTS = SimpleNamespace(destination_admin=None, source_admin=None, source_r
 def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     """The watch of a run of one partition, and its clock."""
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("common.machine.monotonic", lambda: clock.now)
+    monkeypatch.setattr("common.runtime.monotonic", lambda: clock.now)
     monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {PLACE: 0})
     monkeypatch.setattr(positions, "list_stable_ends", lambda *_, **__: {PLACE: positions.EndOffset(0, None)})
     settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False, failover=False)

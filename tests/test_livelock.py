@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from common.errors import FilterFailed
-from common.mapping import SourceRecord
+from common.partition_mapping import SourceRecord
 from common.pulse import Pulse
 from common.routes import Place
 from deduplicator.call_limit import CallLimit
@@ -134,7 +134,7 @@ class Endless:
 def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one, however slow it is."""
     clock, consumer = Slow(), Endless()
-    monkeypatch.setattr("common.machine.monotonic", clock)
+    monkeypatch.setattr("common.runtime.monotonic", clock)
     seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
     for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
         records = 0

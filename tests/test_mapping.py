@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from common.mapping import SourceRecord
+from common.partition_mapping import SourceRecord
 from tests import mappings
 from tests.conftest import Start
 from tests.java import partitions_of

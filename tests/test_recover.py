@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 
-from common import epochs
+from common import run_epochs
 from common import settings as reo_settings
 from common.errors import ServiceRuns
 from common.frontier import decode
@@ -111,7 +111,7 @@ def test_plain_offsets_of_an_operator(clusters: Clusters, topic: str, start: Sta
     assert decode(after[1].metadata).rule.frontier == 49
     planned_before = [(partition, offset, record) for partition, offset, record in add_source_offsets(records, 150) if partition == 1]
     read = [decode(commit.metadata).rule.epoch for commit in before.values() if commit.metadata]
-    epoch = epochs.of_run(int(time.time() * 1000), read, 0)
+    epoch = run_epochs.of_run(int(time.time() * 1000), read, 0)
     current_run = wrap_records(clusters, topic, planned_before, epoch)  # from a frontier that was never true: it leaves 50-74 out
     write_intermediate(clusters, topic, topic, current_run)
     resume_copy(clusters, topic, start, records, **CONSUMER_PROTOCOL)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common import rules
+from common import topic_rules
 from common.errors import SettingsInvalid
 from common.routes import Place, Route
 from common.settings import Settings, load
@@ -156,4 +156,4 @@ def test_a_place_is_called_as_kafka_calls_it() -> None:
 
 def test_an_empty_text_has_no_rules() -> None:
     """Commas alone name nothing."""
-    assert rules.parse(" , ,") == ()
+    assert topic_rules.parse(" , ,") == ()

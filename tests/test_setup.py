@@ -16,7 +16,7 @@ import pytest
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
 from reo import check, cli, setup
-from replicator import archive, connector
+from replicator import class_archive, connector
 from tests.kafka import ROOT, until
 
 JARS = ROOT / "jars" / "spark"
@@ -141,7 +141,7 @@ def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_an_archive_that_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`reo setup` creates another one then: the JVM says whether it can map this one."""
-    assert archive.is_current()
-    path = archive.class_path()
-    monkeypatch.setattr(archive, "class_path", lambda: path.partition(":")[2])
-    assert not archive.is_current()
+    assert class_archive.is_current()
+    path = class_archive.class_path()
+    monkeypatch.setattr(class_archive, "class_path", lambda: path.partition(":")[2])
+    assert not class_archive.is_current()

@@ -26,10 +26,10 @@ FORBIDDEN = {
 }
 """Packages that a package must not import. `reo` sees both stages."""
 OF_THE_MACHINE = {"time", "threading", "_thread", "random", "secrets", "uuid", "sched", "asyncio", "multiprocessing", "concurrent.futures"}
-"""What `common.machine` stands before. Of the last one all but `Future`, which clients answer with."""
+"""What `common.runtime` stands before. Of the last one all but `Future`, which clients answer with."""
 ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
-    "common/machine.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
+    "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
     "deduplicator/call_limit.py": {"time", "threading"},  # a signal interrupts the real main thread
     "replicator/session.py": {"threading"},  # of the real JVM
     "reo/events.py": {"threading"},  # of a pipe from a real process
@@ -104,7 +104,7 @@ def asked_of_the_machine(path: Path) -> set[str]:
 
 
 def test_a_process_asks_the_machine_in_one_place() -> None:
-    """Clocks, sleep, chance and threads are `common.machine`'s, so that a simulator can run the service's own processes; the exceptions are named."""
+    """Clocks, sleep, chance and threads are `common.runtime`'s, so that a simulator can run the service's own processes; the exceptions are named."""
     found = {named(path): asked_of_the_machine(path) for path in SERVICE}
     assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
 

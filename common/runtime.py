@@ -1,9 +1,9 @@
-"""What a process needs from its machine: clocks, sleep, random numbers, threads and events. Only this module provides them.
+"""What a process needs from its runtime: clocks, sleep, random numbers, threads and events. Only this module provides them.
 
-So a simulator can replace the machine (`use`): with a virtual clock, seeded random numbers, and background work that it schedules. Then the service's
+So a simulator can replace it (`use`): with a virtual clock, seeded random numbers, and background work that it schedules. Then the service's
 own processes run in one thread, and a schedule can be repeated. In production nothing is replaced.
 
-The functions look the machine up at each call: `clock: Callable[[], float] = machine.monotonic` is the clock of whatever machine is in use by then.
+The functions look the runtime up at each call: `clock: Callable[[], float] = runtime.monotonic` is the clock of the runtime that is in use by then.
 They are for calls that happen a few times per batch, not once per record.
 
 Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a real JVM or a signal; `tests/test_tidy.py` names
@@ -41,8 +41,8 @@ class Event(Protocol):
         """Wait until it is set, or for so many seconds; returns whether it is set."""
 
 
-class Machine(Protocol):
-    """The interface of a machine; this module's functions call the machine in use."""
+class Runtime(Protocol):
+    """The interface of a runtime; the functions of this module call the one in use."""
 
     def monotonic(self) -> float:
         """Seconds on a clock that only goes forward."""
@@ -69,8 +69,8 @@ class Machine(Protocol):
         """A new event, not set."""
 
 
-class RealMachine:
-    """The machine that runs this interpreter."""
+class SystemRuntime:
+    """The clocks, threads and random numbers of this interpreter."""
 
     def monotonic(self) -> float:
         """The kernel's."""
@@ -107,13 +107,13 @@ class RealMachine:
         return threading.Event()
 
 
-_in_use: Machine = RealMachine()
+_in_use: Runtime = SystemRuntime()
 
 
-def use(machine: Machine) -> Machine:
+def use(runtime: Runtime) -> Runtime:
     """Use this machine from now on, in the whole interpreter; returns the previous one."""
     global _in_use
-    before, _in_use = _in_use, machine
+    before, _in_use = _in_use, runtime
     return before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from replicator import archive
+from replicator import class_archive
 
 START = """
 from pathlib import Path
@@ -20,7 +20,8 @@ spark.stop()
 
 def source_of(loaded: str, class_path: str) -> str:
     """Where a JVM with this class path has a class from, as its log of loaded classes says."""
-    log = subprocess.run(["java", *archive.options(), archive.COLLECTOR, "-Xlog:class+load", "-cp", class_path, "org.apache.spark.deploy.SparkSubmit",
+    log = subprocess.run(["java", *class_archive.options(), class_archive.COLLECTOR, "-Xlog:class+load", "-cp", class_path,
+                          "org.apache.spark.deploy.SparkSubmit",
                           "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     assert "[warning]" not in log
     return next(line.split("source: ")[1] for line in log.splitlines() if f" {loaded} source: " in line)
@@ -28,12 +29,12 @@ def source_of(loaded: str, class_path: str) -> str:
 
 def test_it_fits_the_class_path() -> None:
     """What `make setup` has made holds Spark's classes and is taken for them."""
-    assert source_of("org.apache.spark.deploy.SparkSubmit", archive.class_path()) == "shared objects file"
+    assert source_of("org.apache.spark.deploy.SparkSubmit", class_archive.class_path()) == "shared objects file"
 
 
 def test_another_class_path_does_without() -> None:
     """The JVM says nothing and reads the jars."""
-    other = ":".join(archive.class_path().split(":")[1:])
+    other = ":".join(class_archive.class_path().split(":")[1:])
     assert source_of("org.apache.spark.deploy.SparkSubmit", other).startswith("file:")
 
 

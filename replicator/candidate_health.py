@@ -21,7 +21,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from common import machine, positions
+from common import positions, runtime
 from common.kafka_clients import admin
 from common.metrics import SOURCE_ERRORS, SOURCE_HIGH_WATERMARK, SOURCE_LAGGED
 from common.positions import get_offset
@@ -54,8 +54,8 @@ class Health:
         if self.pending and all(future.done() for answers in self.pending for future in answers.values()):
             round_, self.pending = self.pending, []
             return self.evaluate_round({number: self._sum_stable_ends(number, answers) for number, answers in enumerate(round_)})
-        if self.clients and not self.pending and machine.monotonic() >= self.next_round_at:
-            self.next_round_at = machine.monotonic() + self.interval_s
+        if self.clients and not self.pending and runtime.monotonic() >= self.next_round_at:
+            self.next_round_at = runtime.monotonic() + self.interval_s
             specs = {TopicPartition(*place): OffsetSpec.latest() for place in places}
             self.pending = [client.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=request_timeout_s(self.settings))
                             for client in self.clients]
@@ -88,9 +88,9 @@ class Health:
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])
         elif event == "lagging":
-            if machine.monotonic() < self.next_lagging_at:
+            if runtime.monotonic() < self.next_lagging_at:
                 return None
-            self.next_lagging_at = machine.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
+            self.next_lagging_at = runtime.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
             SOURCE_LAGGED.labels(names[current]).inc()
             log.warning("source candidate %s is behind: %s", names[current], {names[number]: end_sum for number, end_sum in end_sums.items()})
         return event

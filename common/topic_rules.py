@@ -2,7 +2,7 @@ r"""Rules: what the settings say of the topics to copy. `routes` makes routes of
 
     orders                a topic, to one of the same name
     orders=copy           to another one
-    orders=copy:3         all of it to partition 3; behind the colon stands a mapping (`common.mapping`); also orders=:key
+    orders=copy:3         all of it to partition 3; behind the colon stands a mapping (`common.partition_mapping`); also orders=:key
     ^logs-.*              a pattern begins with ^ and has to fit the whole name (Python's `re`); names that begin with __ are Kafka's own
     ^logs-(.*)=copy-\1    the destination takes over a group of the pattern: every source has a destination of its own
     ^logs-.*=all          otherwise all that the pattern fits share one
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from common import mapping
+from common import partition_mapping
 from common.routes import SAME, Route
 
 TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -66,7 +66,7 @@ class Rule:
                 yield f"the pattern {self.source!r} cannot be used with {self.destination!r}: {reason}"
             if self.gathers and not TOPIC_NAME.fullmatch(self.destination):
                 yield f"{self.destination!r} {LEGAL}"
-        yield from mapping.validation_errors(self.mapping)
+        yield from partition_mapping.validation_errors(self.mapping)
 
 
 def _hint(name: str) -> str:

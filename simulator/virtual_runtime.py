@@ -1,4 +1,4 @@
-"""What a simulated process gets instead of its machine: the clock of its host, sleep, threads, and random numbers from the seed."""
+"""What a simulated process gets as its runtime: the clock of its host, sleep, threads, and random numbers from the seed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
 
 
-class VirtualMachine:
-    """Replaces `common.machine` for all processes of a schedule. The running task tells which process asks."""
+class VirtualRuntime:
+    """Replaces `common.runtime` for all processes of a schedule. The running task tells which process asks."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
