@@ -19,9 +19,9 @@ import pytest
 from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from reo.demo.broker import Broker
-from tests.kafka import ROOT, Cluster, Clusters, speed_up_jvms
-from tests.postgresql import Server
-from tests.service import Service, build_environment
+from tests.harness.kafka import ROOT, Cluster, Clusters, speed_up_jvms
+from tests.harness.postgresql import Server
+from tests.harness.service import Service, build_environment
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 SHORT_QUOTAS = {"quota.window.num": "3"}
