@@ -35,7 +35,7 @@ LONGEST_FIRST = (
     "test_dry_run", "test_start", "test_comparison", "test_many_topics", "test_postgresql",
     "test_header_names", "test_hanging", "test_service", "test_postgresql_mirror",
     "test_postgresql_copy", "test_sigterm", "test_filter_function", "test_own_destination",
-    "test_history", "test_spark_cluster", "test_client_options", "test_verify", "test_late_endtxn")
+    "test_history", "test_spark_cluster", "test_client_options_service", "test_verify", "test_late_endtxn")
 """The slowest files, as `make test` reports at its end: they start first, because one that starts last runs alone at the end."""
 
 

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from common import start_at
 from tests.conftest import Start
 from tests.e2e.test_bad_input import STOP_S, stopped
 from tests.harness.judge import compare_partitions
@@ -166,21 +165,3 @@ def test_an_added_partition_is_begun_at_its_first_record_with_offsets(clusters: 
     until(lambda: clusters.source.partitions(topic) == PARTITIONS + 1, "the source has the new partition")
     clusters.source.write(topic, [(3, make_record(1)), (3, make_record(2))])
     assert begins(clusters, topic, start, PARTITIONS + 1, source_start="0=5") == {3: 0}
-
-
-@pytest.mark.parametrize(("text", "timestamp_ms"), [
-    ("1700000000000", 1_700_000_000_000), ("2023-11-14T22:13:20Z", 1_700_000_000_000), ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
-    ("2023-11-14T22:13:20.0001Z", 1_700_000_000_001), ("20231114T221320Z", 1_700_000_000_000), ("1970-01-01T00:00:00Z", 0)])
-def test_moments(text: str, timestamp_ms: int) -> None:
-    """The same moment in several spellings; a fraction of a ms begins with the next one, since a timestamp in Kafka has none."""
-    assert start_at.parse(text) == start_at.Start("timestamp", timestamp_ms)
-
-
-@pytest.mark.parametrize(("text", "part"), [
-    ("sometime", "earliest, latest, a timestamp"), ("2023-11-14T22:13:20", "time zone"), ("2023-11-14", "time zone"), ("1969-12-31T23:59:59Z", "before 1970"),
-    ("-5", "earliest, latest"), ("0=", "partition=offset"), ("0=1,0=2", "named twice"), ("0=-1", "partition=offset"), ("a=1", "partition=offset"),
-    ("0=1,", "partition=offset"), ("", "earliest, latest")])
-def test_what_is_no_beginning(text: str, part: str) -> None:
-    """Nothing is guessed: not a time zone, not which of two offsets was meant."""
-    with pytest.raises(ValueError, match=part):
-        start_at.parse(text)
