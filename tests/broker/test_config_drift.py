@@ -13,11 +13,10 @@ from common.errors import TopicsUnfit
 from common.kafka_clients import admin
 from common.settings import load
 from tests.conftest import Start
-from tests.e2e.test_bad_input import STOP_S, stopped
 from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_records, until
-from tests.harness.service import build_environment
+from tests.harness.service import STOP_S, build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 from tests.unit.test_client_options import refusal
 from tests.unit.test_settings import GOOD

@@ -11,11 +11,10 @@ from confluent_kafka import TopicPartition
 from common.group import Commit
 from tests.broker.test_config_drift import change
 from tests.conftest import Start, make_topic_name
-from tests.e2e.test_bad_input import deaf_address
 from tests.harness.commands import ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, alter_offsets, copy_and_stop, read_commits, wait_for_empty_group
-from tests.harness.service import build_environment
+from tests.harness.service import build_environment, deaf_address
 from tests.harness.stage_one import wait_for_frontiers
 
 Setup = Callable[[Clusters, str], dict[str, str]]

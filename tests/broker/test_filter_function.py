@@ -14,12 +14,11 @@ import pytest
 from common.errors import SettingsInvalid
 from common.settings import load
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.filter_functions import number, passing
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service, send_signal
+from tests.harness.service import Service, send_signal, stopped
 from tests.harness.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.unit.test_settings import GOOD
 

@@ -7,10 +7,10 @@ import re
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.commands import reo
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.recovery import CONSUMER_PROTOCOL, FIRST_RECORDS, PARTITIONS, STOP_S, copy_and_stop, resume_copy, run_recover, wait_for_empty_group
+from tests.harness.service import stopped
 
 
 def test_undecided_offsets_and_records_name_the_command(clusters: Clusters, topic: str, start: Start) -> None:

@@ -17,10 +17,9 @@ from common.topics import Topic
 from replicator.run import Plan
 from replicator.watch import HOLE_S, Sample, Watch
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
-from tests.harness.service import Service
+from tests.harness.service import Service, stopped
 from tests.harness.stage_one import WrappedRecords, create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 
 RECORDS = 1200

@@ -16,12 +16,11 @@ from common.routes import Place
 from common.settings import load
 from deduplicator.own_destination import NotOwner, Position, StoredRecord
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.commands import reo, reo_with
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import build_environment, send_signal
+from tests.harness.service import build_environment, send_signal, stopped
 from tests.harness.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.unit.test_settings import GOOD
 

@@ -21,7 +21,6 @@ from common.group import Commit, Group
 from common.kafka_clients import admin
 from common.routes import Place
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.judge import Record
 from tests.harness.kafka import Clusters, make_record, make_records, until
 from tests.harness.recovery import (
@@ -40,7 +39,7 @@ from tests.harness.recovery import (
     run_recover,
     wait_for_empty_group,
 )
-from tests.harness.service import build_environment
+from tests.harness.service import build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 

@@ -15,9 +15,8 @@ from reo.demo.broker import Broker
 from simulator.kafka import Cluster, Network, clients
 from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests.conftest import make_topic_name
-from tests.e2e.test_older_kafka import JARS
 from tests.harness import kafka_scripts_groups, kafka_scripts_reading, kafka_scripts_transactions
-from tests.harness.kafka import Clusters
+from tests.harness.kafka import OLDER_JARS, Clusters
 from tests.harness.kafka_scripts import ScriptContext
 
 Script = Callable[[ScriptContext], None]
@@ -82,8 +81,8 @@ def answers(clusters: Clusters) -> Iterator[Answers]:
 @pytest.fixture(scope="module")
 def older_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
     """Of Kafka 3.9."""
-    assert any(JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
-    broker = Broker(tmp_path_factory.mktemp("older") / "broker", JARS)
+    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
+    broker = Broker(tmp_path_factory.mktemp("older") / "broker", OLDER_JARS)
     try:
         yield from run_on_broker(broker.start().wait().address, SCRIPTS_FOR_3_9)
     finally:

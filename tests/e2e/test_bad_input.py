@@ -9,16 +9,14 @@ import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from common.origin import Origin, encode
-from reo.demo.broker import free_port
 from tests.conftest import Start
 from tests.harness.judge import Record
 from tests.harness.kafka import Cluster, Clusters, make_record, make_records, until
-from tests.harness.service import Service
+from tests.harness.service import STOP_S, deaf_address, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 FIRST = 100
 PARTITIONS = 2
-STOP_S = 60
 BRIEF = {"connect_timeout_s": "2"}
 
 
@@ -43,25 +41,6 @@ def copied_before(clusters: Clusters, topic: str, start: Start) -> None:
     write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(make_records(range(FIRST), PARTITIONS))))
     clusters.wait_for_copy(topic, FIRST, STOP_S)
     service.stop()
-
-
-def stopped(service: Service, exit_code: int, name: str, *words: str) -> str:
-    """The service has ended with this code and says this error; returns the line. Every process that says an error says the same."""
-    code = service.wait_for_exit(STOP_S)
-    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.read_log_tail()}"
-    assert service.errors, service.read_log_tail()
-    assert {line.split(": ")[1] for line in service.errors} == {name}, service.errors
-    line = service.errors[0]
-    missing = [word for word in words if word not in line]
-    assert not missing, f"{missing} not in: {line}"
-    assert "Traceback" not in service.log
-    until(lambda: not service.list_processes(), "no process is left")
-    return line
-
-
-def deaf_address() -> str:
-    """An address where nobody listens."""
-    return f"127.0.0.1:{free_port()}"
 
 
 # Before anything is copied

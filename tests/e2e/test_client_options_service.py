@@ -12,8 +12,8 @@ import pytest
 
 from reo.demo.broker import Broker
 from tests.conftest import Start
-from tests.e2e.test_bad_input import STOP_S, stopped
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_records
+from tests.harness.service import STOP_S, stopped
 from tests.unit.test_client_options import given
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -14,11 +14,10 @@ from common.origin import Origin, parse
 from common.settings import load
 from tests.broker.test_history import planner
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.filter_functions import number, passing
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_record, make_records, until
-from tests.harness.service import send_signal
+from tests.harness.service import send_signal, stopped
 from tests.harness.stage_one import wait_for_frontiers
 
 PARTITIONS = 2

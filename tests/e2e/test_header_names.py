@@ -11,11 +11,12 @@ import pytest
 
 from replicator import wrap
 from tests.conftest import Start
-from tests.e2e.test_bad_input import copied_before, stopped
+from tests.e2e.test_bad_input import copied_before
 from tests.harness import java, librdkafka
 from tests.harness.commands import reo
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Clusters
+from tests.harness.service import stopped
 
 Write = Callable[[Clusters, str], None]
 NAMES = ("", "plain", "caf\u00e9", "\U0001f600 \u4e2d", "\x01\x7f\ufffe", "a" * 1000)

@@ -11,14 +11,13 @@ import pytest
 
 from common.partition_mapping import SourceRecord
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness import mappings
 from tests.harness.java import partitions_of
 from tests.harness.judge import Record, compare_records
 from tests.harness.kafka import ROOT, Clusters, make_record, until
 from tests.harness.merged_topics import build_topics_environment, compare_merged, compare_merged_topics
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import Service, send_signal
+from tests.harness.service import Service, send_signal, stopped
 from tests.harness.stage_one import create_epoch, wrap_records
 
 SOURCES = ("a", "b", "c")

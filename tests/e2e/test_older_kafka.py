@@ -18,13 +18,12 @@ from tests.e2e.test_bad_input import test_a_torn_transaction_is_mended as a_torn
 from tests.e2e.test_exact_copy import Copied, copied, test_the_copy_is_exact
 from tests.e2e.test_exact_copy import test_a_second_run_changes_nothing as a_second_run_changes_nothing
 from tests.e2e.test_faults import test_the_copy_is_exact_after as the_copy_is_exact_after
-from tests.harness.kafka import ROOT, Cluster, Clusters, make_records, until
+from tests.harness.kafka import OLDER_JARS, Cluster, Clusters, make_records, until
 from tests.harness.recovery import FIRST_RECORDS, PARTITIONS, resume_copy, run_recover, wait_for_empty_group
 from tests.harness.recovery import copy_and_stop as copied_before
 
 __all__ = ["copied", "test_the_copy_is_exact"]
 pytestmark = pytest.mark.long
-JARS = ROOT / "jars" / "older"
 BRIEF_SESSION = {"deduplicator_session_timeout_ms": "2000"}
 """A member that has stopped is waited for; the broker allows it (`older`)."""
 
@@ -32,8 +31,8 @@ BRIEF_SESSION = {"deduplicator_session_timeout_ms": "2000"}
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A single node of 3.9 as it comes; tests wait for a member that has stopped, so its session may be short."""
-    assert any(JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
-    broker = Broker(tmp_path_factory.mktemp("older") / "broker", JARS, settings=EAGER_RETENTION | {"group.min.session.timeout.ms": "1000"})
+    assert any(OLDER_JARS.glob("kafka_*-3.9*.jar")), "there is no broker of Kafka 3.9: run `make older`"
+    broker = Broker(tmp_path_factory.mktemp("older") / "broker", OLDER_JARS, settings=EAGER_RETENTION | {"group.min.session.timeout.ms": "1000"})
     try:
         yield Cluster(broker.start().wait())
     finally:

@@ -20,10 +20,9 @@ from common.permissions import PERMISSIONS, STAGES, Command, Permission, list_ne
 from common.settings import load
 from tests.broker.test_offsets import commit, placed
 from tests.conftest import Start, make_topic_name
-from tests.e2e.test_bad_input import stopped
 from tests.harness.authorized import Authorized, acl
 from tests.harness.kafka import ROOT, START_S, Clusters, make_records, until
-from tests.harness.service import build_environment
+from tests.harness.service import build_environment, stopped
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
 PARTITIONS = 2

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start, make_topic_name
-from tests.e2e.test_bad_input import BRIEF, deaf_address, stopped
+from tests.e2e.test_bad_input import BRIEF
 from tests.e2e.test_crash_points import SMALL_TRANSACTIONS, STAGE_TWO, Deaths, assert_died, die_at, followed_by_another
 from tests.harness.judge import Record, compare_partitions
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import PASSWORD, Server
 from tests.harness.recovery import add_source_offsets
-from tests.harness.service import read_command_line, send_signal, wait_for_failpoint
+from tests.harness.service import deaf_address, read_command_line, send_signal, stopped, wait_for_failpoint
 from tests.harness.stage_one import create_epoch, wait_for_frontiers, wrap_records, write_intermediate
 from tests.harness.to_tables import PARTITIONS, arrived, assert_exact, begun, in_database, mirror, run
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Start, make_topic_name
-from tests.e2e.test_bad_input import stopped
 from tests.harness.commands import as_json
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.postgresql import Server
 from tests.harness.recovery import CONSUMER_PROTOCOL, add_source_offsets, alter_offsets, delete_group, read_commits, read_frontiers, wait_for_empty_group
+from tests.harness.service import stopped
 from tests.harness.stage_one import create_epoch, wrap_records, write_intermediate
 from tests.harness.to_tables import PARTITIONS, arrived, assert_exact, begun, copied_before, in_database, mirror, run
 

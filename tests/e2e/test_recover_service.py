@@ -7,7 +7,6 @@ import re
 
 from common.frontier import decode
 from tests.conftest import Start
-from tests.e2e.test_bad_input import stopped
 from tests.harness.kafka import Clusters, make_records
 from tests.harness.recovery import (
     FIRST_RECORDS,
@@ -18,6 +17,7 @@ from tests.harness.recovery import (
     run_recover,
     wait_for_empty_group,
 )
+from tests.harness.service import stopped
 
 
 def test_a_deleted_frontier_is_found_and_the_service_goes_on(clusters: Clusters, topic: str, start: Start) -> None:

@@ -12,11 +12,10 @@ import pytest
 from common.errors import SettingsInvalid
 from common.settings import load
 from tests.conftest import Start
-from tests.e2e.test_bad_input import STOP_S, stopped
 from tests.harness.commands import reo_with
 from tests.harness.kafka import Clusters, make_records, until
 from tests.harness.secured import PASSWORD, USER, Certificates, Secured, Tokens, token_server
-from tests.harness.service import build_environment, read_command_line
+from tests.harness.service import STOP_S, build_environment, read_command_line, stopped
 
 CLIENT_SECRET = "s3cr3t-of-the-client%&"
 WRONG = "n0t-the-0ne"

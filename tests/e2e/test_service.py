@@ -25,7 +25,7 @@ from tests.conftest import Start
 from tests.harness.commands import as_json
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.harness.promql import at_a_glance
-from tests.harness.service import build_environment, send_signal, wait_for_failpoint
+from tests.harness.service import LIBRARY, build_environment, send_signal, wait_for_failpoint
 from tests.harness.stage_one import wait_for_frontiers, wrap_records
 
 NAMED = {
@@ -168,23 +168,6 @@ def test_the_clusters_by_other_addresses(clusters: Clusters, topic: str, start: 
     service = start(topic, "--stop-at-end", **others)
     assert service.wait_for_exit() == 0, service.read_log_tail()
     assert clusters.differences(topic) == []
-
-
-LIBRARY = """
-import os
-import threading
-from common.settings import load
-from deduplicator import worker
-from replicator import stage
-
-settings = load(os.environ)
-copied = threading.Event()
-two = threading.Thread(target=worker.run, args=(settings, 0, copied.is_set))
-two.start()
-stage.run_stage(settings, lambda: False)
-copied.set()
-two.join()
-"""
 
 
 def test_both_stages_as_a_library(clusters: Clusters, topic: str) -> None:

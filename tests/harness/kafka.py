@@ -18,6 +18,8 @@ from reo.demo.broker import Broker
 from tests.harness.judge import Partitions, Record, compare_partitions, read_topic
 
 ROOT = Path(__file__).parents[2]
+OLDER_JARS = ROOT / "jars" / "older"
+"""A broker of Kafka 3.9 (`make older`)."""
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 PAUSE_S = 0.05

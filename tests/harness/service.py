@@ -24,6 +24,25 @@ from common.child_processes import die_with_parent
 from reo.demo.broker import free_port
 from tests.harness.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
+STOP_S = 60
+"""Time-out of an end that an error asks for."""
+LIBRARY = """
+import os
+import threading
+from common.settings import load
+from deduplicator import worker
+from replicator import stage
+
+settings = load(os.environ)
+copied = threading.Event()
+two = threading.Thread(target=worker.run, args=(settings, 0, copied.is_set))
+two.start()
+stage.run_stage(settings, lambda: False)
+copied.set()
+two.join()
+"""
+"""Both stages called from Python, in one process: the program in docs/reference.md."""
+
 
 def read_session_id(pid: int) -> int:
     """The session id of a running process; 0 for a process that has ended, also for a zombie."""
@@ -168,3 +187,22 @@ def build_environment(clusters: Clusters, topic: str, extra_settings: Mapping[st
         "REO_SOURCE_TOPIC": topic, "REO_INSTANCE": "test", "REO_CONNECT_TIMEOUT_S": "20", "REO_METRICS_PORT": str(free_port()),
     }
     return required | {f"REO_{name.upper()}": value for name, value in extra_settings.items()}
+
+
+def stopped(service: Service, exit_code: int, name: str, *words: str) -> str:
+    """The service has ended with this code and says this error; returns the line. Every process that says an error says the same."""
+    code = service.wait_for_exit(STOP_S)
+    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.read_log_tail()}"
+    assert service.errors, service.read_log_tail()
+    assert {line.split(": ")[1] for line in service.errors} == {name}, service.errors
+    line = service.errors[0]
+    missing = [word for word in words if word not in line]
+    assert not missing, f"{missing} not in: {line}"
+    assert "Traceback" not in service.log
+    until(lambda: not service.list_processes(), "no process is left")
+    return line
+
+
+def deaf_address() -> str:
+    """An address where nobody listens."""
+    return f"127.0.0.1:{free_port()}"

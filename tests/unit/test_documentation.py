@@ -12,7 +12,7 @@ from common.settings_table import SETTINGS
 from reference import formats, interfaces, pages, tables
 from reo import arguments
 from reo.version import VERSION
-from tests.e2e.test_service import LIBRARY
+from tests.harness.service import LIBRARY
 
 ROOT = pages.ROOT
 FEATURES = ROOT / "docs" / "features.md"

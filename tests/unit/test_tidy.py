@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,14 +49,20 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """The module, parsed once for all tests: parsing is most of what they do."""
+    return ast.parse(path.read_text())
+
+
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Every function and method of a module."""
-    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def imported(path: Path) -> Iterator[str]:
     """The top-level packages that a module imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -74,7 +81,7 @@ def test_modules_are_short(path: Path) -> None:
 @pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
 def test_modules_open_with_why(path: Path) -> None:
     """Every module begins with a docstring."""
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(tree(path))
 
 
 @pytest.mark.parametrize("path", TESTS, ids=named)
@@ -93,7 +100,7 @@ def test_imports_go_one_way(path: Path) -> None:
 def asked_of_the_machine(path: Path) -> set[str]:
     """The modules of `OF_THE_MACHINE` that this one imports; `datetime.now` and its like stand for a clock too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} != {"Future"}:
@@ -112,7 +119,7 @@ def test_a_process_asks_the_machine_in_one_place() -> None:
 @pytest.mark.parametrize("path", SERVICE, ids=named)
 def test_clients_are_made_in_one_place(path: Path) -> None:
     """A client of confluent-kafka is made by `common.kafka_clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
-    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     called = {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
     assert called & {"Consumer", "Producer", "AdminClient"} == set()
 
