@@ -19,7 +19,7 @@ from bench.processes import Usage, usage_of
 from bench.testbed import Testbed, start_testbed
 from bench.throughput import measure_copy
 from common.child_processes import list_children
-from tests.postgresql import Server
+from tests.harness.postgresql import Server
 
 PARTITIONS = 4
 TOPIC = "load"

@@ -6,7 +6,7 @@ own processes run in one thread, and a schedule can be repeated. In production n
 The functions look the runtime up at each call: `clock: Callable[[], float] = runtime.monotonic` is the clock of the runtime that is in use by then.
 They are for calls that happen a few times per batch, not once per record.
 
-Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a real JVM or a signal; `tests/test_tidy.py` names
+Not asked here: what a process asks of its kernel, its logs and its metrics, and what concerns a real JVM or a signal; `tests/unit/test_tidy.py` names
 the modules that may ask directly.
 """
 

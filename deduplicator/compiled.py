@@ -2,7 +2,7 @@
 
 It is used if records go one to one to Kafka topics and no user's function sees them, if the library was built (`make setup`, the wheel, the image), and
 if confluent-kafka has a tested version (`hot_path.VERSIONS`). Python does everything else, and decides unusual batches; both give the same results
-(tests/test_compiled.py, tests/test_forwarding.py).
+(tests/unit/test_compiled.py, tests/broker/test_forwarding.py).
 
 How it reaches librdkafka: in a client of confluent-kafka, the `rd_kafka_t *` is the first field after Python's object head; the library is found through
 the extension module that has loaded it. A separate queue receives the fetched messages (rd_kafka_queue_forward); the consumer's `poll` still serves

@@ -22,7 +22,7 @@ from pathlib import Path
 from faults.run import Result, Story, run_story
 from faults.stories import ALL
 from faults.testbed import start_clusters
-from tests.kafka import ROOT, Clusters, speed_up_jvms
+from tests.harness.kafka import ROOT, Clusters, speed_up_jvms
 
 
 def choose_runs(seed: int, runs: int, only: str) -> Iterator[tuple[Story, int]]:

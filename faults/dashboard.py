@@ -30,10 +30,10 @@ from faults.run import PARTITIONS, RUN_BEGINS, Run
 from faults.stories.candidates import FAILOVER, IdenticalFeed
 from faults.testbed import IdenticalCluster, start_clusters
 from reo.demo.broker import free_port
-from tests.judge import Record
-from tests.kafka import ROOT, Cluster, Clusters, make_record, until
-from tests.prometheus import Prometheus
-from tests.service import Service, send_signal
+from tests.harness.judge import Record
+from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, until
+from tests.harness.prometheus import Prometheus
+from tests.harness.service import Service, send_signal
 
 TOPIC = "orders"
 DEPLOY = ROOT / "deploy" / "grafana"

@@ -14,8 +14,8 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.judge import Record
-from tests.kafka import Cluster, make_record
+from tests.harness.judge import Record
+from tests.harness.kafka import Cluster, make_record
 
 TICK_S = 0.02
 TRANSACTION_EVERY = 25

@@ -20,7 +20,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from tests.kafka import ROOT
+from tests.harness.kafka import ROOT
 
 DOCS = ROOT / "docs"
 Row = dict[str, Any]

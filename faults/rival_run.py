@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 
 from bench.mirrormaker import MirrorMaker
 from faults.load import Load
-from tests.judge import Partitions, compare_partitions
-from tests.kafka import Clusters, until
+from tests.harness.judge import Partitions, compare_partitions
+from tests.harness.kafka import Clusters, until
 
 PATIENCE_S = 400
 STEADY_S = 10

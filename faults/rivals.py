@@ -32,8 +32,8 @@ from bench.mirrormaker import MirrorMaker
 from faults.load import Load
 from faults.rival_run import MirrorMakerRun, Outcome, judge_run, summarise_log
 from faults.testbed import start_clusters as own_clusters
-from tests.judge import Partitions
-from tests.kafka import Clusters, make_records
+from tests.harness.judge import Partitions
+from tests.harness.kafka import Clusters, make_records
 
 PARTITIONS = 4
 RECORDS = 20_000

@@ -20,9 +20,9 @@ from faults.load import Load
 from faults.testbed import Brokers, ProxiedCluster
 from faults.timeline import Timeline
 from tests.conftest import make_topic_name
-from tests.judge import Partitions, compare_counters, compare_partitions, read_topic
-from tests.kafka import PAUSE_S, Clusters, until
-from tests.service import Service, build_environment, send_signal
+from tests.harness.judge import Partitions, compare_counters, compare_partitions, read_topic
+from tests.harness.kafka import PAUSE_S, Clusters, until
+from tests.harness.service import Service, build_environment, send_signal
 
 PARTITIONS = 4
 TRANSACTION_RECORDS = 500

@@ -22,7 +22,7 @@ from bench.processes import usage_of
 from faults.run import Run, Story, run_story
 from faults.stories.mixed import cut_connections, freeze_process, lose_request, make_half_open
 from faults.testbed import start_clusters
-from tests.service import Service
+from tests.harness.service import Service
 
 SAMPLE_S = 10.0
 FAULT_EVERY_S = 120

@@ -16,7 +16,7 @@ from typing import Literal
 from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from reo.demo.broker import Broker, free_port
-from tests.kafka import ROOT, Cluster, Clusters
+from tests.harness.kafka import ROOT, Cluster, Clusters
 
 JARS = ROOT / "jars" / "broker"
 HEAP_MB = 384
@@ -30,7 +30,7 @@ AUTHORIZER = {
 
 @dataclass
 class ThreeBrokers:
-    """One cluster of three brokers, with the attributes of a broker that `tests.kafka.Cluster` uses."""
+    """One cluster of three brokers, with the attributes of a broker that `tests.harness.kafka.Cluster` uses."""
 
     brokers: list[Broker]
 

@@ -7,7 +7,7 @@ import time
 
 from confluent_kafka import KafkaException
 
-from tests.kafka import Clusters
+from tests.harness.kafka import Clusters
 
 EVERY_S = 0.5
 

@@ -6,10 +6,10 @@ write them). Each has a target in `fuzz.targets`: a pure function from bytes to 
 The invariant is the first thing in its docstring.
 
 The same functions are run in two ways. `make fuzz SECONDS=60` gives them to atheris, which looks for inputs that reach new lines of
-the code under test, from the seeds in `fuzz.seeds`, which are real encoded values. `tests/test_fuzz_targets.py` gives them mutated
+the code under test, from the seeds in `fuzz.seeds`, which are real encoded values. `tests/unit/test_fuzz_targets.py` gives them mutated
 seeds from hypothesis, quickly and always the same ones, and shows that a wrong parser is caught. What atheris has found is a test there.
 
-Not looked at here: what librdkafka and the JVM read (the wire, batches, compression); `tests/test_bad_input.py` does some of that on real brokers.
+Not looked at here: what librdkafka and the JVM read (the wire, batches, compression); `tests/e2e/test_bad_input.py` does some of that on real brokers.
 
     messages.py   consumed records made of bytes, without a broker
     targets.py    the invariants

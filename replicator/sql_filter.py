@@ -1,7 +1,7 @@
 """The condition of `filter.sql` (`common.filters`), applied between reading and wrapping.
 
 The sequence number counts written records, so the filter must run before it in Spark's plan. It does: Spark moves filters towards the source, and never past a
-column that is not deterministic; `tests/test_filter_sql.py` checks the numbers.
+column that is not deterministic; `tests/e2e/test_filter_sql.py` checks the numbers.
 
 A start refuses what Spark refuses, and conditions that can give another result when a record is read again: functions that are not deterministic, and
 subqueries. A condition that is neither true nor false (SQL's NULL) leaves a record out, as WHERE does.

@@ -9,7 +9,7 @@ In the order in which a schedule is made and judged:
     system.py          two clusters, the service's processes and their restarts, the writers at the source
     candidates.py      several identical source clusters
     query.py           stage one's Spark query: micro-batches, tasks, producer batches, and their faults
-    kafka/             the clusters and confluent-kafka's clients (compared with real brokers: tests/test_simulated_kafka.py)
+    kafka/             the clusters and confluent-kafka's clients (compared with real brokers: tests/broker/test_simulated_kafka.py)
     faults.py          injects faults into processes, requests and producer batches
     cluster_faults.py  injects faults into clusters and topics, and says which exit codes of the service each fault allows or requires
     operator.py        deletes the committed offsets of the group, and recovers them

@@ -19,9 +19,9 @@ import pytest
 from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
 from reo.demo.broker import Broker
-from tests.kafka import ROOT, Cluster, Clusters, speed_up_jvms
-from tests.postgresql import Server
-from tests.service import Service, build_environment
+from tests.harness.kafka import ROOT, Cluster, Clusters, speed_up_jvms
+from tests.harness.postgresql import Server
+from tests.harness.service import Service, build_environment
 
 EAGER_RETENTION = {"log.retention.ms": "60000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 SHORT_QUOTAS = {"quota.window.num": "3"}
@@ -35,7 +35,7 @@ LONGEST_FIRST = (
     "test_dry_run", "test_start", "test_comparison", "test_many_topics", "test_postgresql",
     "test_header_names", "test_hanging", "test_service", "test_postgresql_mirror",
     "test_postgresql_copy", "test_sigterm", "test_filter_function", "test_own_destination",
-    "test_history", "test_spark_cluster", "test_client_options", "test_verify", "test_late_endtxn")
+    "test_history", "test_spark_cluster", "test_client_options_service", "test_verify", "test_late_endtxn")
 """The slowest files, as `make test` reports at its end: they start first, because one that starts last runs alone at the end."""
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from faults.run import Run, Story
 from faults.testbed import ThreeBrokers
 from reo.demo.broker import Broker
-from tests.kafka import Clusters
+from tests.harness.kafka import Clusters
 
 FREEZE_S = (5, 20)
 

@@ -15,8 +15,8 @@ from typing import Self
 from faults.run import PARTITIONS, Run, Story
 from faults.stories.brokers import FAULTS
 from faults.testbed import IdenticalCluster
-from tests.judge import Record
-from tests.kafka import Cluster, make_record, until
+from tests.harness.judge import Record
+from tests.harness.kafka import Cluster, make_record, until
 
 RECORDS_PER_S = 1500
 TICK_S = 0.02

@@ -7,8 +7,8 @@ import time
 from unittest.mock import patch
 
 from faults.run import HEAL_S, Run, Story
-from tests.kafka import until
-from tests.spark_cluster import HERE, SparkCluster, freeze, thaw
+from tests.harness.kafka import until
+from tests.harness.spark_cluster import HERE, SparkCluster, freeze, thaw
 
 MEMORY_MB = "512"
 

@@ -9,9 +9,9 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 
 from common.errors import ForeignWriter, FrontierLost, FrontierUnreadable
 from faults.run import PARTITIONS, Run, Story
-from tests.judge import Record
-from tests.kafka import ROOT, until
-from tests.service import build_environment
+from tests.harness.judge import Record
+from tests.harness.kafka import ROOT, until
+from tests.harness.service import build_environment
 
 
 def copy_and_stop(run: Run) -> None:

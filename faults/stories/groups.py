@@ -6,7 +6,7 @@ from functools import partial
 
 from faults.run import Run, Story
 from faults.stories.freezes import count_assignments
-from tests.kafka import until
+from tests.harness.kafka import until
 
 ROUNDS = 4
 

@@ -27,10 +27,10 @@ from common.positions import GroupCommit
 from common.records import Consumed
 from common.routes import Place
 from faults.run import DEFAULTS, PARTITIONS, Run, Story
-from tests.judge import Record
-from tests.kafka import make_record, until
-from tests.service import send_signal, wait_for_failpoint
-from tests.stage_one import wrap_records, write_intermediate
+from tests.harness.judge import Record
+from tests.harness.kafka import make_record, until
+from tests.harness.service import send_signal, wait_for_failpoint
+from tests.harness.stage_one import wrap_records, write_intermediate
 
 SMALL_BYTES, LARGE_BYTES = 200_000, 300_000
 """Above a producer's batch.size: the Java client splits a refused batch into parts of that size, again and again if they are too large too."""

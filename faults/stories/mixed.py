@@ -9,8 +9,8 @@ import time
 from faults.run import Run, Story
 from faults.stories.kills import all_processes
 from faults.stories.network import REQUESTS, get_proxy
-from tests.kafka import until
-from tests.service import Service, send_signal
+from tests.harness.kafka import until
+from tests.harness.service import Service, send_signal
 
 TIMES = 7
 

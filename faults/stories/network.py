@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from faults.proxy import Proxy
 from faults.run import Run, Story
 from faults.testbed import ProxiedCluster
-from tests.kafka import until
+from tests.harness.kafka import until
 
 REFUSED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_TXN_STATE)
 PATIENCE_S = 120

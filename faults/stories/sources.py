@@ -10,9 +10,9 @@ from confluent_kafka.admin import NewPartitions
 
 from common.errors import SourceRecreated, SourceTruncated, TopicMissing
 from faults.run import HEAL_S, PARTITIONS, Run, Story
-from tests.judge import Partitions
-from tests.kafka import make_records, until
-from tests.service import Service
+from tests.harness.judge import Partitions
+from tests.harness.kafka import make_records, until
+from tests.harness.service import Service
 
 NOTICED_S = 60
 

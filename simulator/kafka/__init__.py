@@ -2,7 +2,7 @@
 
 The state of a cluster is plain data (`log`, `transactions`, `groups`, combined in `cluster`), and each request is one step on it. Latency, loss and
 retries are in `network`. The clients (`consumer`, `producer`, `admin`) do what librdkafka does with an answer, or without one; their
-error codes and flags are those of librdkafka, and `tests/test_simulated_kafka.py` compares all of it with real brokers.
+error codes and flags are those of librdkafka, and `tests/broker/test_simulated_kafka.py` compares all of it with real brokers.
 """
 
 from simulator.kafka.cluster import Cluster

@@ -55,7 +55,7 @@ CLUSTER_OPERATIONS = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESC
               AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE)
 TIMEOUT_S = 60.0
 LEADER_EPOCH_REFRESH_S = 30.0
-"""A client refreshed its leader epochs by itself after about this time (measured: tests/test_candidate_answers.py, a change of leaders)."""
+"""A client refreshed its leader epochs by itself after about this time (measured: tests/broker/test_candidate_answers.py, a change of leaders)."""
 PartitionKey = tuple[str, int]
 
 

@@ -1,0 +1,1 @@
+"""Needs real brokers, and at most one stage of the service, without Spark."""

@@ -1,0 +1,252 @@
+"""`reo cutover` on real brokers: a live producer and a live group move from one cluster to the other; no record is lost, none is processed twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from confluent_kafka import Consumer
+
+from common import settings as reo_settings
+from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
+from common.routes import Place
+from reo.cutover import Cutover
+from reo.cutover_plan import CutoverView, Plan
+from tests.broker.test_offsets import PARTITIONS, SMALL, commit, committed, copy, placed, write_transactions
+from tests.conftest import Start, make_topic_name
+from tests.harness import moving
+from tests.harness.commands import COMMAND_S, as_json, everything, reo
+from tests.harness.kafka import ROOT, Clusters, make_records, until
+from tests.harness.service import build_environment
+from tests.harness.stage_one import wait_for_frontiers
+
+QUICK = ("--quiet", "1")
+QUICKLY_FORGOTTEN = {"deduplicator_session_timeout_ms": "6000"}
+"""The least that brokers allow: a worker that has stopped is a member for so long."""
+ZERO = dict.fromkeys(range(PARTITIONS), 0)
+
+
+def values(clusters: Clusters, topic: str, side: str) -> dict[int, list[str]]:
+    """What a reader of the topic sees."""
+    found = placed(clusters.source if side == "source" else clusters.destination, topic, begins=ZERO)
+    return {partition: [(record.value or b"").decode() for _, record in records] for partition, records in found.items()}
+
+
+EVERY_LINE = ("1 waiting", "1 no record", "2 the copy", "3 the copy", "4 waiting", "4 no group", "5 waiting", "5 the service", "6 the offsets")
+
+
+@pytest.mark.parametrize("kill_at", [
+    ("3 the copy", "6 the offsets"), pytest.param(EVERY_LINE, marks=pytest.mark.long)], ids=["some", "every"])
+def test_a_live_topic_moves_while_the_command_is_killed(clusters: Clusters, topic: str, start: Start, tmp_path: Path, kill_at: tuple[str, ...]) -> None:
+    """The command is killed at these of its steps and begun again; producer, consumers and service are stopped when it waits for them."""
+    clusters.source.create(topic, PARTITIONS)
+    service = start(topic, "deduplicator", **QUICKLY_FORGOTTEN)
+    wait_for_frontiers(service, PARTITIONS)
+    group, processed, resume = f"{topic}-group", tmp_path / "processed", str(tmp_path / "verified.json")
+    with moving.relayed(clusters, topic):
+        producer = moving.start("produce", clusters.source.address, topic)
+        consumer = moving.start("consume", clusters.source.address, topic, group, str(processed), "earliest")
+        until(lambda: len(moving.lines_by_partition(processed)) == PARTITIONS, "the group reads at the source")
+        actions = {"1 waiting": lambda: moving.end(producer), "4 waiting": lambda: moving.end(consumer), "5 waiting": service.stop}
+        left, environment = list(kill_at), {"PATH": os.environ["PATH"]} | build_environment(clusters, topic, {})
+        said: list[str] = []
+        for _ in range(2 * len(kill_at) + 1):
+            command = subprocess.Popen([sys.executable, "-m", "reo", "cutover", "run", "--resume", resume, *QUICK], cwd=ROOT, env=environment, text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            assert command.stderr
+            for line in command.stderr:
+                said.append(line)
+                if left and line.startswith(left[0]):
+                    left.pop(0)
+                    command.kill()
+                    break
+                for words in [words for words in actions if line.startswith(words)]:
+                    actions.pop(words)()
+            result, errors = command.communicate(timeout=COMMAND_S)
+            if command.returncode == 0:
+                break
+            assert command.returncode == -9, "".join(said) + errors
+        assert (command.returncode, left, actions) == (0, [], {}), "".join(said)
+    assert "the topics have moved" in result
+    assert values(clusters, topic, "source") == values(clusters, topic, "destination")
+    producer = moving.start("produce", clusters.destination.address, topic)
+    consumer = moving.start("consume", clusters.destination.address, topic, group, str(processed), "error")
+    until(lambda: clusters.destination.count_offsets(topic) > clusters.source.count_offsets(topic) + 50, "the producer writes at the destination")
+    moving.end(producer)
+    written = values(clusters, topic, "destination")
+    until(lambda: sum(map(len, moving.lines_by_partition(processed).values())) >= sum(map(len, written.values())), "the group reads at the destination")
+    moving.end(consumer)
+    assert moving.lines_by_partition(processed) == written
+
+
+@pytest.fixture(scope="module")
+def copied(clusters: Clusters, start_for_module: Start) -> str:
+    """A finished copy, whose service has stopped."""
+    topic = clusters.source.create(make_topic_name("cutover"), PARTITIONS)
+    write_transactions(clusters.source, topic)
+    service = start_for_module(topic, "deduplicator", **SMALL, **QUICKLY_FORGOTTEN)
+    copy(clusters, topic, service)
+    service.stop()
+    until(lambda: not clusters.destination.admin.describe_consumer_groups([f"reo-{topic}"])[f"reo-{topic}"].result().members, "its members are forgotten")
+    return topic
+
+
+def run(clusters: Clusters, topic: str, groups: str, at: str = "", action: Callable[[], object] = lambda: None, resume: str | None = None) -> list[str]:
+    """A run in this process; when it reports a line that begins so, something else happens. Returns what it reported."""
+    said: list[str] = []
+
+    def report(line: str) -> None:
+        said.append(line)
+        if at and line.startswith(at):
+            action()
+    Cutover(reo_settings.load(build_environment(clusters, topic, {})), groups, 0.0, resume, report).run(with_fence=False)
+    return said
+
+
+def aborted(clusters: Clusters, topic: str) -> None:
+    """Write something that moves the source's end, and nothing to copy."""
+    producer = clusters.source.producer(transactional_id=f"{topic}-late")
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"late", partition=0)
+    assert producer.flush(30) == 0
+    producer.abort_transaction(30)
+
+
+def test_what_is_written_after_the_producers_have_stopped_is_noticed(clusters: Clusters, copied: str) -> None:
+    """The run ends with an error before anything is translated; the next one finds that nothing is left, and moves the group."""
+    group = f"{copied}-written"
+    commit(clusters.source, copied, group, {0: 3, 1: 3})
+    with pytest.raises(MoveRefused, match=f"records were written to {copied}-0 at the source after its producers had stopped"):
+        run(clusters, copied, group, "5 the service", lambda: aborted(clusters, copied))
+    assert committed(clusters.destination, copied, group) == {}
+    assert [line[0] for line in run(clusters, copied, group)] == list("123456")
+    assert committed(clusters.destination, copied, group).keys() == {0, 1}
+
+
+def test_what_a_group_reads_after_its_consumers_have_stopped_is_noticed(clusters: Clusters, copied: str) -> None:
+    """Its offset at the source moves after the translation: an error, and the next run translates the new one."""
+    group = f"{copied}-reads"
+    commit(clusters.source, copied, group, {0: 3})
+    with pytest.raises(GroupBusy, match=f"group {group} has read at the source after its consumers had stopped"):
+        run(clusters, copied, group, "6 the offsets", lambda: commit(clusters.source, copied, group, {0: 5}))
+    before = committed(clusters.destination, copied, group)
+    run(clusters, copied, group)
+    assert committed(clusters.destination, copied, group)[0] > before[0]
+
+
+def test_a_group_that_has_moved_already_is_left_alone(clusters: Clusters, copied: str) -> None:
+    """It is active at the destination where it was translated to: a run goes through. When it has read on at the source, that is an error."""
+    group = f"{copied}-moved"
+    commit(clusters.source, copied, group, {0: 3})
+    run(clusters, copied, group)
+    moved = committed(clusters.destination, copied, group)
+    consumer = Consumer({"bootstrap.servers": clusters.destination.address, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([copied])
+    until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "it is a member")
+    run(clusters, copied, group)
+    commit(clusters.source, copied, group, {0: 5})
+    with pytest.raises(GroupBusy, match="has not read there what it has read at the source"):
+        run(clusters, copied, group)
+    consumer.close()
+    assert committed(clusters.destination, copied, group) == moved
+
+
+def test_what_cannot_be_compared_does_not_move(clusters: Clusters, copied: str) -> None:
+    """A copy with a mapping: refused before anything is waited for."""
+    mapped = {"source_topic": "", "topics": f"{copied}={copied}:0", "application": f"reo-{copied}"}
+    assert "with the mapping 0" in reo(clusters, copied, "cutover", "run", exit_code=31, **mapped).stderr
+
+
+def test_all_groups_move_or_none(clusters: Clusters, copied: str) -> None:
+    """One group has no place at the destination: nothing is committed for the other one either, and the message says how to move without it."""
+    commit(clusters.source, copied, f"{copied}-all-a", {0: 3})
+    commit(clusters.source, copied, f"{copied}-all-b", {0: 10_000})
+    with pytest.raises(OffsetUntranslatable, match="To move without this group, give the others with --groups"):
+        run(clusters, copied, f"{copied}-all-.*")
+    assert committed(clusters.destination, copied, f"{copied}-all-a") == {}
+
+
+def test_a_copy_that_differs_does_not_move(clusters: Clusters, copied: str, tmp_path: Path) -> None:
+    """The comparison goes on from a file that leads it to another place: the first difference is the error, and no offset is committed."""
+    group, resume = f"{copied}-differs", tmp_path / "verified.json"
+    commit(clusters.source, copied, group, {0: 3})
+    reo(clusters, copied, "verify", "--resume", str(resume))
+    content = orjson.loads(resume.read_bytes())
+    content["partitions"][f"{copied}-0"][:2] = [0, 1]
+    resume.write_bytes(orjson.dumps(content))
+    with pytest.raises(CopyDiffers, match=f"{copied}-0"):
+        run(clusters, copied, group, resume=str(resume))
+    assert committed(clusters.destination, copied, group) == {}
+
+
+def test_the_plan_says_who_writes_and_reads_and_changes_nothing(clusters: Clusters, copied: str) -> None:
+    """A group with a member at the source, one without; what `run --dry-run` prints is the plan, and the clusters are as before."""
+    reads, stands = f"{copied}-plan-reads", f"{copied}-plan-stands"
+    commit(clusters.source, copied, stands, {0: 3})
+    consumer = Consumer({"bootstrap.servers": clusters.source.address, "group.id": reads, "client.id": "shop", "enable.auto.commit": False})
+    consumer.subscribe([copied])
+    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == PARTITIONS, "it is a member")
+    before = everything(clusters.source, copied), everything(clusters.destination, copied)
+    plan = as_json(clusters, copied, "cutover", "run", "--dry-run", "--groups", f"{copied}-plan.*", *QUICK)
+    assert (everything(clusters.source, copied), everything(clusters.destination, copied)) == before
+    consumer.close()
+    ends = clusters.source.end_offsets(copied)
+    found = {group["name"]: (group["partitions"], group["unread"], group["readers_at_source"], group["is_active_at_destination"]) for group in plan["groups"]}
+    assert found == {reads: (0, 0, ["shop on /127.0.0.1"], False), stands: (1, ends[0] - 3, [], False)}
+    assert [(row["partition"], row["source_end"], row["written_per_s"], row["left"]) for row in plan["partitions"]] == [
+        (partition, end, 0.0, 0) for partition, end in ends.items()]
+    assert (plan["service_copies"], plan["fenced"], plan["to_compare"]) == (False, [], sum(ends.values()))
+    assert [row["now"] for row in plan["steps"]] == [
+        "nothing was written between two measurements", "0 records are left", f"{sum(ends.values())} offsets are to be compared", f"read there: {reads}",
+        "does not run", "groups: 2"]
+
+
+def test_the_plan_sees_producers(clusters: Clusters, topic: str) -> None:
+    """A partition that grows between two measurements, and an open transaction, are producers that still write."""
+    clusters.source.create(topic, PARTITIONS)
+    view = CutoverView(reo_settings.load(build_environment(clusters, topic, {})), ".*")
+    before = view.take_snapshot()
+    clusters.source.write(topic, make_records(range(10), 1))
+    producer = clusters.source.producer(transactional_id=f"{topic}-open")
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=1)
+    assert producer.flush(30) == 0
+    plan = Plan(before, view.take_snapshot(), [], view.inspector.group.members(), False, [], 10.0, 0)
+    producer.abort_transaction(30)
+    text = plan.as_text()
+    assert f"offsets/s are written; a transaction is open on {topic}-1 from offset 0 on" in text
+    assert "describe-producers" in text
+    assert plan.growth[Place(topic, 0)] > plan.growth[Place(topic, 1)] > 0
+    assert plan.estimate_s is None, "records are left and nobody copies them"
+
+
+def test_without_an_authorizer_there_is_no_fence(clusters: Clusters, copied: str) -> None:
+    """Exit code 38, and what to do instead."""
+    done = reo(clusters, copied, "cutover", "run", "--fence", exit_code=38)
+    assert "the source cluster has no authorizer" in done.stderr
+    assert "without --fence" in done.stderr
+
+
+def test_ctrl_c_ends_a_run(clusters: Clusters, copied: str) -> None:
+    """At once, with 130, while it waits."""
+    command = subprocess.Popen([sys.executable, "-m", "reo", "cutover", "run", "--quiet", "1000"], cwd=ROOT, text=True, stderr=subprocess.PIPE,
+                               env={"PATH": os.environ["PATH"]} | build_environment(clusters, copied, {}))
+    producer = clusters.source.producer(transactional_id=f"{copied}-open")
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(copied, b"open", partition=0)
+    assert producer.flush(30) == 0
+    assert command.stderr
+    line = next(line for line in command.stderr if "open transactions" in line)
+    command.send_signal(signal.SIGINT)
+    assert line == f"1 waiting for open transactions at the source to end: {copied}-0\n"
+    assert (command.wait(COMMAND_S), command.stderr.read()) == (130, "reo cutover: interrupted\n")
+    producer.abort_transaction(30)

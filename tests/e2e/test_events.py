@@ -1,0 +1,89 @@
+"""With `log.format=json` all that the service's processes say is events, also what the JVM says and what a crash leaves behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from reo.events import NOISE, to_event
+from tests.conftest import Start
+from tests.harness.kafka import ROOT, Clusters, make_records, until
+from tests.harness.service import Service, send_signal
+
+ALWAYS = {"time", "level", "stage", "event"}
+WARNS = """
+from common.settings import load
+from replicator import session
+jvm = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t",
+                          "REO_LOG_FORMAT": "json"}), 1).sparkContext._jvm
+jvm.org.slf4j.LoggerFactory.getLogger("here").warn("two\\nlines", jvm.java.lang.IllegalStateException("a \\"reason\\""))
+"""
+
+
+def told(service: Service) -> list[dict[str, Any]]:
+    """Every line, as JSON."""
+    return [orjson.loads(line) for line in service.log.splitlines()]
+
+
+def test_every_line_is_an_event(clusters: Clusters, topic: str, start: Start) -> None:
+    """Both stages copy, the JVM is killed and replaced, the service is stopped: each line has time, level, stage and event.
+
+    What is about a partition or a run has it in fields of its own, and the crash is one ERROR with its reason.
+    """
+    clusters.source.create(topic, 2)
+    clusters.source.write(topic, make_records(range(100), 2))
+    service = start(topic, log_format="json")
+    clusters.wait_for_copy(topic, 100)
+    send_signal(until(lambda: service.find_pid("jvm"), "the JVM lives"))
+    clusters.source.write(topic, make_records(range(100, 200), 2))
+    until(lambda: service.metric("reo_stage_restarts_total", stage="replicator") == 1, "stage one is started again")
+    clusters.wait_for_copy(topic, 200)
+    service.stop()
+    events = told(service)
+    assert [line for line in events if not set(line) >= ALWAYS] == []
+    assert {line["stage"] for line in events} - {"replicator-jvm"} == {"reo", "replicator", "deduplicator-0"}  # a JVM on a busy machine may warn of it
+    begun = [line for line in events if "begins at {" in line["event"]]
+    assert len(begun) >= 2
+    assert all(one["epoch"] < other["epoch"] for one, other in pairwise(begun))
+    assert begun[0]["starts"] == {f"{topic}-proxy-0": 0, f"{topic}-proxy-1": 0}
+    assert {(line["topic"], line["partition"], line["offset"]) for line in events if "first frontier" in line["event"]} == {(topic, 0, 0), (topic, 1, 0)}
+    wrong = [line for line in events if line["level"] in ("ERROR", "CRITICAL")]
+    assert [(line["stage"], line["error"], line["exit_code"]) for line in wrong] == [("replicator", "StageFailed", 1)]
+    assert "JVM" in wrong[0]["event"]
+    assert [line["event"] for line in events if line["level"] == "WARNING" and line["stage"] == "replicator"] == [], "nobody is told what is no news"
+
+
+def test_an_end_has_its_error_and_exit_code(clusters: Clusters, topic: str, start: Start) -> None:
+    """A stop is one ERROR; so is one before the settings are known."""
+    service = start(topic, log_format="json")
+    assert service.wait_for_exit() == 11
+    (said,) = (line for line in told(service) if line["level"] == "ERROR")
+    assert (said["error"], said["exit_code"]) == ("TopicMissing", 11)
+    wrong = start(topic, log_format="json", metrics_port="many")
+    assert wrong.wait_for_exit() == 2
+    (said,) = told(wrong)
+    assert (said["error"], said["exit_code"], said["stage"]) == ("SettingsInvalid", 2, "reo")
+
+
+def test_what_is_no_event_becomes_one() -> None:
+    """A library's text is wrapped, the JVM's standing remarks and empty lines are dropped, an event is passed on as it is."""
+    said = orjson.loads(to_event(b"# A fatal error has \xff been detected\n", "replicator") or b"")
+    assert set(said) >= ALWAYS
+    assert (said["level"], said["stage"]) == ("WARNING", "replicator")
+    assert said["event"].startswith("# A fatal error has ")
+    assert orjson.loads(to_event(b"17\n", "replicator") or b"")["event"] == "17"
+    assert [to_event(line, "replicator") for line in (*NOISE, b"\n", b"  \n")] == [None] * (len(NOISE) + 2)
+    assert to_event(b'{"event":"x"}\n', "replicator") == b'{"event":"x"}'
+
+
+def test_the_jvm_speaks_json_too() -> None:
+    """Level, logger and the exception's reason are fields, and two lines of a message are one event."""
+    done = subprocess.run([sys.executable, "-c", WARNS], cwd=ROOT, capture_output=True, text=True, check=True)
+    events = [orjson.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    (said,) = (line for line in events if line.get("logger") == "here")
+    assert set(said) >= ALWAYS
+    assert (said["level"], said["stage"], said["event"], said["exception"]) == ("WARN", "replicator-jvm", "two\nlines", 'a "reason"')

@@ -1,0 +1,196 @@
+"""A destination that loses records under a running stage two: a named stop, before anything of the next transaction becomes visible."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Uuid
+from hypothesis import given
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
+
+from common.errors import DestinationTruncated
+from common.frontier import Frontier, RuleState
+from common.kafka_clients import reader
+from common.records import checksum
+from common.routes import Place
+from common.settings import load
+from deduplicator import destination_watch
+from deduplicator.destination import Output, check_delivered_offset
+from deduplicator.destination_check import check_destination
+from deduplicator.destination_watch import DestinationWatch
+from tests.conftest import Start
+from tests.e2e.test_bad_input import FIRST, PARTITIONS, copied_before, more_records, numbered
+from tests.harness.kafka import Clusters, make_record, make_records, until
+from tests.harness.recovery import start_and_copy
+from tests.harness.service import build_environment, stopped, wait_for_failpoint
+from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
+
+PLACE = Place("copy", 0)
+
+
+def recreated(clusters: Clusters, topic: str, start: Start) -> Any:
+    """A stage two that has copied FIRST records, and whose destination topic was then deleted and recreated under it."""
+    service = start_and_copy(clusters, topic, start, make_records(range(FIRST), PARTITIONS))
+    before = clusters.destination.topic_id(topic)
+    clusters.destination.delete(topic)
+    clusters.destination.create(topic, PARTITIONS)
+    assert clusters.destination.topic_id(topic) != before
+    return service
+
+
+def test_a_topic_made_again_is_seen_with_the_next_record(clusters: Clusters, topic: str, start: Start) -> None:
+    """The next records would be given offsets that were given before: exit code 26, and none of them is there."""
+    service = recreated(clusters, topic, start)
+    clusters.source.write(topic, more_records())
+    write_intermediate(clusters, topic, topic, wrap_records(clusters, topic, numbered(more_records())))
+    stopped(service, 26, "DestinationTruncated", topic)
+    assert clusters.destination.read(topic) == {partition: [] for partition in range(PARTITIONS)}
+
+
+def test_a_topic_made_again_is_seen_while_nothing_comes(clusters: Clusters, topic: str, start: Start) -> None:
+    """Exit code 26 without a record; nothing was written to the new topic, so the next start copies it from the beginning, whole."""
+    stopped(recreated(clusters, topic, start), 26, "DestinationTruncated", f"{topic} was deleted and recreated")
+    assert clusters.destination.count_offsets(topic) == 0
+    service = start(topic, "deduplicator")
+    wait_for_frontiers(service, PARTITIONS)
+    assert all(f"{topic}-{partition}: first frontier, the copy begins at source offset 0" in service.log for partition in range(PARTITIONS))
+    service.stop()
+
+
+@of_hypothesis(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=8), st.integers(1, 8), st.integers(1, 3))
+def test_a_loss_is_seen_by_the_offset_of_the_next_delivery(before: list[tuple[int, int, bool]], lost: int, after: int) -> None:
+    """A log with markers, aborted records and deliveries of unknown offset is never called short; one that lost its last record, and others, always is."""
+    log, output = 0, Output(-1, 0)
+    for aborted, records, reported in before:
+        log += aborted + (aborted > 0)
+        if records:
+            output.sent += records
+            log += records
+            check_delivered_offset(PLACE, output, log - 1)
+            if reported:
+                output = Output(log - 1, 0)
+            log += 1
+    check_delivered_offset(PLACE, Output(output.known_offset, output.sent + after), log + after - 1)
+    if output.known_offset >= 0 and not output.sent:
+        end = max(0, output.known_offset + 1 - lost)
+        with pytest.raises(DestinationTruncated, match="lost records"):
+            check_delivered_offset(PLACE, Output(output.known_offset, after), end + after - 1)
+
+
+class Asked:
+    """An admin client whose answers are given by hand."""
+
+    def __init__(self, topic_id: Uuid, end: int) -> None:
+        self.topic_id = topic_id
+        self.end = end
+        self.calls = 0
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        """The id, at once."""
+        self.calls += 1
+        return {"copy": done(topic_id=self.topic_id)}
+
+    def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
+        """The end, at once."""
+        return {place: done(offset=self.end) for place in asked}
+
+
+def done(**answer: Any) -> Future[Any]:
+    """A future with these attributes as its result."""
+    found: Future[Any] = Future()
+    found.set_result(type("Answer", (), answer))
+    return found
+
+
+SAME, OTHER = Uuid(1, 2), Uuid(3, 4)
+
+
+@pytest.mark.parametrize(("topic_id", "end", "lost"), [
+    (SAME, 8, ""), (SAME, 100, ""), (SAME, -1001, ""), (Uuid(0, 0), 8, ""), (OTHER, 8, "was deleted and recreated"), (SAME, 7, "ends at 7"),
+    (SAME, 0, "ends at 0")])
+def test_what_the_watch_makes_of_an_answer(topic_id: Uuid, end: int, lost: str) -> None:
+    """Offset 7 was written: the partition has to end behind it, and the topic to be the same; no answer is no loss. It is not asked before it is time."""
+    now = 0.0
+    client = Asked(topic_id, end)
+    watch = DestinationWatch(client, lambda: now)  # type: ignore[arg-type]
+    watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 0
+    now = destination_watch.REQUEST_INTERVAL_S
+    watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 1
+    if lost:
+        with pytest.raises(DestinationTruncated, match=lost):
+            watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    else:
+        watch.poll({"copy": str(SAME)}, {PLACE: 7})
+    assert client.calls == 1
+
+
+def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, topic: str) -> None:
+    """Counts and offsets may fit: the record at the known offset, or the last of those behind it, is another one, or a marker now."""
+    clusters.destination.create(topic, 1)
+    records = [make_record(number) for number in range(3)]
+    clusters.destination.write(topic, [(0, record) for record in records])
+    producer = clusters.destination.producer(transactional_id=topic)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"never committed", partition=0)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    place, end = Place(topic, 0), 5
+    consumer = reader(load(build_environment(clusters, topic, {})).destination, load(build_environment(clusters, topic, {})))
+    written = [checksum(record.key, record.value, list(record.headers), record.timestamp_ms) for record in records]
+
+    def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:
+        frontier = Frontier(RuleState(2, 1, None), "1d" * 8, 1, "id", known, sent, None, last_written)
+        outputs, surplus = check_destination(consumer, {place: frontier}, {place: begin}, {place: end}, compacted)
+        assert not surplus
+        return outputs[place].known_offset
+    assert [held(2, 0, written[2]), held(1, 1, written[2]), held(-1, 3, written[2]), held(2, 0, None)] == [2] * 4
+    for known, sent, last_written in ((2, 0, written[1]), (1, 1, written[1]), (-1, 3, "other")):
+        with pytest.raises(DestinationTruncated, match="at offset 2, is a different record now"):
+            held(known, sent, last_written)
+    for marker_or_aborted in (3, 4):
+        with pytest.raises(DestinationTruncated, match=f"a record at offset {marker_or_aborted}, where no record is now"):
+            held(marker_or_aborted, 0, written[2])
+    assert held(3, 0, written[2], compacted=frozenset({topic})) == 3, "compaction may have taken it"
+    assert held(3, 0, written[2], begin=5) == 3, "retention may have taken it"
+    consumer.close()
+
+
+@pytest.mark.long  # the simulator tells this story in every run
+def test_a_deleted_destination_is_copied_from_the_start(clusters: Clusters, topic: str, start: Start) -> None:
+    """The frontier of a destination topic that no longer exists does not count: the new one gets every record, not only the new ones."""
+    copied_before(clusters, topic, start)
+    clusters.destination.delete(topic)
+    clusters.source.write(topic, more_records())
+    service = start(topic, "--stop-at-end")
+    assert service.wait_for_exit() == 0, service.read_log_tail()
+    assert clusters.differences(topic) == []
+
+
+@pytest.mark.long  # the simulator tells this story in every run
+def test_a_run_that_knew_the_deleted_destination_is_not_believed(clusters: Clusters, topic: str, start: Start, tmp_path: Path) -> None:
+    """Stage two stands still when it has chosen the new destination's first frontier and not committed it; stage one reads the old one and begins behind it.
+
+    Its epoch is the later one. All the same the new destination gets every record: another run, which has read the new frontier, writes them.
+    """
+    copied_before(clusters, topic, start)
+    clusters.destination.delete(topic)
+    clusters.source.write(topic, more_records())
+    proof = tmp_path / "frozen"
+    two = start(topic, "deduplicator", deduplicator_session_timeout_ms="60000", deduplicator_transaction_timeout_ms="60000",
+                freeze_at=f"two: frontier read:1:{proof}")
+    wait_for_failpoint(proof, "two: frontier read")
+    one = start(topic, "replicator")
+    one.wait_for_log(f"begins at {{{topic}-proxy-0: {FIRST // PARTITIONS}, ")
+    until(lambda: clusters.destination.count_offsets(f"{topic}-proxy") >= 2 * FIRST, "it has written what comes after the old frontier")
+    two.signal("deduplicator", "SIGCONT")
+    clusters.wait_for_copy(topic, 2 * FIRST)
+    until(lambda: two.metric("reo_records_dropped_total", reason="stale") >= FIRST, "the stale ones are counted")
+    one.wait_for_log(f"begins at {{{topic}-proxy-0: 0, ")

@@ -1,0 +1,147 @@
+"""`reo setup`: jars come by checksum or not at all, the right Java is asked for, and it is said who
+does stage two's work.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common.errors import SettingsInvalid, StageFailed
+from deduplicator import hot_path
+from reo import check, cli, setup
+from replicator import class_archive, connector
+from tests.harness.kafka import ROOT, until
+
+JARS = ROOT / "jars" / "spark"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the jars are to go; it is not there yet."""
+    monkeypatch.setenv(connector.VARIABLE, str(tmp_path / "data" / "jars"))
+    return tmp_path / "data" / "jars"
+
+
+def test_jars_come_once(folder: Path) -> None:
+    """All of them, from a folder; what is right is left alone, what is not is replaced."""
+    names = list(connector.read_checksums())
+    assert connector.install_jars(JARS) == names
+    assert connector.install_jars(JARS) == []
+    (folder / names[0]).write_bytes(b"another file")
+    assert connector.install_jars(JARS) == [names[0]]
+    assert check.check_stage_one() == []
+    assert [jar.read_bytes() == (JARS / jar.name).read_bytes() for jar in connector.jars()] == [
+        True
+    ] * len(names)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names), "nothing else is left"
+
+
+def test_a_jar_with_another_checksum_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Nothing of it gets into the folder, and the message names it."""
+    shutil.copytree(JARS, tmp_path / "mirror", ignore=shutil.ignore_patterns("*.jsa"))
+    wrong = next(iter(connector.read_checksums()))
+    with (tmp_path / "mirror" / wrong).open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(
+        StageFailed, match=rf"^{wrong} from .*mirror: not the file whose checksum reo has"
+    ):
+        connector.install_jars(tmp_path / "mirror")
+    assert list(folder.iterdir()) == []
+
+
+def test_missing_jars_are_named_with_the_command(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the service, by `reo check`, and by `reo setup` where the folder that it was given lacks
+    one.
+    """
+    with pytest.raises(SettingsInvalid, match=r"jars lacks commons-pool2\S+, .*: run `reo setup`"):
+        connector.jars()
+    (finding,) = check.check_stage_one()
+    assert (finding.level, finding.about) == ("warning", "stage one")
+    assert "cannot run on this machine" in str(finding)
+    assert cli.main(["setup", "--from", str(tmp_path / "nowhere")]) == SettingsInvalid.exit_code
+    assert f"cannot be put into {folder}: {tmp_path}/nowhere/" in capsys.readouterr().err
+
+
+def test_an_installed_reo_keeps_them_in_the_users_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XDG_DATA_HOME if it is absolute, as the specification says, else ~/.local/share; a checkout
+    has its own folder.
+    """
+    monkeypatch.delenv(connector.VARIABLE, raising=False)
+    assert connector.jars_folder() == JARS
+    monkeypatch.setattr(connector, "PACKAGES", tmp_path)
+    (tmp_path / "reo-1.0.dist-info").mkdir()
+    monkeypatch.setenv("HOME", "/home/somebody")
+    for data_home, base in (
+        ("/data", "/data"),
+        ("relative", "/home/somebody/.local/share"),
+        ("", "/home/somebody/.local/share"),
+    ):
+        monkeypatch.setenv("XDG_DATA_HOME", data_home)
+        assert connector.jars_folder().parent == Path(base) / "reo"
+
+
+@pytest.mark.parametrize(
+    ("modules", "found"),
+    [
+        ("java.base@11.0.2", "is 11.0.2"),
+        ("java.base@17.0.1", "is 17.0.1 without jdk.incubator.vector"),
+    ],
+)
+def test_another_java_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: str, found: str
+) -> None:
+    """And it is said which one was found; none at all is said too."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        SettingsInvalid, match="there is no java on PATH: install the package openjdk-17"
+    ):
+        setup.find_java()
+    (tmp_path / "java").write_text(f"#!/bin/sh\necho {modules}\n")
+    (tmp_path / "java").chmod(0o755)
+    with pytest.raises(SettingsInvalid, match=found):
+        setup.find_java()
+
+
+def test_ctrl_c_ends_it(tmp_path: Path) -> None:
+    """One line, 130, no traceback; here it waits for java."""
+    (tmp_path / "java").write_text(f"#!/bin/sh\ntouch {tmp_path / 'waits'}\nexec sleep 60\n")
+    (tmp_path / "java").chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reo", "setup"],
+        cwd=ROOT,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until((tmp_path / "waits").exists, "it waits for java")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == "reo setup: interrupted\n"
+    assert process.returncode == 130
+
+
+def test_who_does_the_work_of_stage_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the library Python does it, and what to do about that is said."""
+    monkeypatch.setattr(hot_path, "library", hot_path.library.__wrapped__)
+    assert setup.describe_compiled_path().startswith("yes")
+    monkeypatch.setattr(hot_path, "FOLDER", tmp_path)
+    assert setup.describe_compiled_path().startswith("no: Python does the work of stage two")
+    assert "install gcc" in setup.describe_compiled_path()
+
+
+def test_an_archive_that_does_not_fit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`reo setup` creates another one then: the JVM says whether it can map this one."""
+    assert class_archive.is_current()
+    path = class_archive.class_path()
+    monkeypatch.setattr(class_archive, "class_path", lambda: path.partition(":")[2])
+    assert not class_archive.is_current()

@@ -1,0 +1,208 @@
+"""Helpers of the tests for the service: start it as a user does, read its log and metrics, send signals to its processes.
+
+Each service has its own session (setsid(2)). Its processes are found in /proc by the session id, even when their parents are dead, and
+are killed by their process ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common.child_processes import die_with_parent
+from reo.demo.broker import free_port
+from tests.harness.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
+
+STOP_S = 60
+"""Time-out of an end that an error asks for."""
+LIBRARY = """
+import os
+import threading
+from common.settings import load
+from deduplicator import worker
+from replicator import stage
+
+settings = load(os.environ)
+copied = threading.Event()
+two = threading.Thread(target=worker.run, args=(settings, 0, copied.is_set))
+two.start()
+stage.run_stage(settings, lambda: False)
+copied.set()
+two.join()
+"""
+"""Both stages called from Python, in one process: the program in docs/reference.md."""
+
+
+def read_session_id(pid: int) -> int:
+    """The session id of a running process; 0 for a process that has ended, also for a zombie."""
+    try:
+        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:4]
+    except OSError:
+        return 0
+    return 0 if state in "ZX" else int(session)
+
+
+def read_command_line(pid: int) -> str:
+    """The command line of a process; empty for a process that has ended, also for a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
+
+
+def send_signal(pid: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal; ProcessLookupError when the process does not run, so that a test cannot believe that a missed signal was received."""
+    os.kill(pid, with_signal)
+
+
+def wait_for_failpoint(marker_file: Path, point: str, timeout_s: float = 90) -> int:
+    """Wait for the line that a process writes when it reaches the failpoint (`common.failpoints`); return its process id."""
+    pattern = re.compile(rf"{re.escape(point)}, process (\d+)\n")
+    match = until(lambda: pattern.fullmatch(marker_file.read_text()) if marker_file.exists() else None, f"a process reaches {point!r}", timeout_s)
+    return int(match[1])
+
+
+@dataclass
+class Service:
+    """`python -m reo run …` as a user starts it: its own session, its own empty temporary folder, all output in one file."""
+
+    folder: Path
+    environment: dict[str, str]
+    arguments: tuple[str, ...]
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def start(self) -> Service:
+        """Start it; returns at once."""
+        self.folder.mkdir(parents=True)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("REO_", "KAFKA_"))}
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "reo", "run", *self.arguments], cwd=ROOT, start_new_session=True, preexec_fn=die_with_parent,
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=inherited | {"TMPDIR": str(self.folder)} | self.environment)
+        return self
+
+    @property
+    def log(self) -> str:
+        """The log of all its processes so far."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    @property
+    def errors(self) -> list[str]:
+        """The lines that name a typed error."""
+        return [line for line in self.log.splitlines() if re.search(r" ERROR +\S+: [A-Z]\w+: ", line)]
+
+    def wait_for_log(self, text: str, timeout_s: float = START_S) -> str:
+        """Wait for a line of the log; AssertionError if the service ends first."""
+        def find_line() -> str | None:
+            ended = self.process.poll() is not None  # before reading: its last line may match
+            matching_line = next((find_line for find_line in self.log.splitlines() if text in find_line), None)
+            assert matching_line or not ended, f"the service ended with {self.process.returncode} before it logged {text!r}:\n{self.read_log_tail()}"
+            return matching_line
+        return until(find_line, f"the service logs {text!r}", timeout_s) or ""
+
+    def wait_for_exit(self, timeout_s: float = COPY_S) -> int:
+        """Wait until the service ends; returns the exit code."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the service did not end in {timeout_s} s:\n{self.read_log_tail()}") from None
+
+    def stop(self, timeout_s: float = 20) -> float:
+        """Send SIGTERM; returns the seconds until the end. The exit code must be 0, and no process may remain."""
+        start_s = time.monotonic()
+        self.process.terminate()
+        code = self.wait_for_exit(timeout_s)
+        duration_s = time.monotonic() - start_s
+        assert code == 0, f"exit code {code} after SIGTERM:\n{self.read_log_tail()}"
+        until(lambda: not self.list_processes(), "no process is left", 5)
+        return duration_s
+
+    def list_processes(self) -> list[int]:
+        """Its running processes, the supervisor first."""
+        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and read_session_id(int(entry.name)) == self.process.pid)
+
+    def find_pid(self, stage: str, worker: int = 0) -> int | None:
+        """The process id of a stage, while it runs; `jvm` is Spark's."""
+        pattern = r"java .*SparkSubmit" if stage == "jvm" else rf"-m {stage} {worker}$"
+        return next((pid for pid in self.list_processes() if re.search(pattern, read_command_line(pid))), None)
+
+    def signal(self, stage: str, name: str) -> None:
+        """Send a signal to a stage's process, or to the JVM; AssertionError when it does not run."""
+        pid = self.find_pid(stage)
+        assert pid, f"{stage} does not run"
+        send_signal(pid, signal.Signals[name])
+
+    def kill_all(self) -> None:
+        """SIGKILL all its processes; returns when they have ended."""
+        for pid in self.list_processes():
+            with contextlib.suppress(ProcessLookupError):
+                send_signal(pid)
+        self.process.wait()
+        until(lambda: not self.list_processes(), "no process is left", 10)
+
+    def delete_folder(self) -> None:
+        """Delete its folder; only the log is moved to the parent folder, for messages."""
+        (self.folder / "log").rename(self.folder.parent / "log")
+        shutil.rmtree(self.folder)
+        self.folder = self.folder.parent
+
+    def http_get(self, path: str) -> tuple[int, str]:
+        """GET from the service's HTTP port: status and body; (0, "") when the connection fails."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['REO_METRICS_PORT']}{path}", timeout=ANSWER_S) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels."""
+        total = 0.0
+        for line in self.http_get("/metrics")[1].splitlines():
+            sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if sample and sample[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or "")).items() >= labels.items():
+                total += float(sample[3])
+        return total
+
+    def read_log_tail(self) -> str:
+        """The end of the log, for messages."""
+        return self.log[-4000:]
+
+
+def build_environment(clusters: Clusters, topic: str, extra_settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a service: names without prefix become REO_…"""
+    required = {
+        "REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address,
+        "REO_SOURCE_TOPIC": topic, "REO_INSTANCE": "test", "REO_CONNECT_TIMEOUT_S": "20", "REO_METRICS_PORT": str(free_port()),
+    }
+    return required | {f"REO_{name.upper()}": value for name, value in extra_settings.items()}
+
+
+def stopped(service: Service, exit_code: int, name: str, *words: str) -> str:
+    """The service has ended with this code and says this error; returns the line. Every process that says an error says the same."""
+    code = service.wait_for_exit(STOP_S)
+    assert code == exit_code, f"exit code {code} instead of {exit_code}:\n{service.read_log_tail()}"
+    assert service.errors, service.read_log_tail()
+    assert {line.split(": ")[1] for line in service.errors} == {name}, service.errors
+    line = service.errors[0]
+    missing = [word for word in words if word not in line]
+    assert not missing, f"{missing} not in: {line}"
+    assert "Traceback" not in service.log
+    until(lambda: not service.list_processes(), "no process is left")
+    return line
+
+
+def deaf_address() -> str:
+    """An address where nobody listens."""
+    return f"127.0.0.1:{free_port()}"

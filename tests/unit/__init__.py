@@ -1,0 +1,1 @@
+"""Needs nothing but Python: no broker, no JVM, no database, no service."""

@@ -1,0 +1,168 @@
+"""Nothing is begun again for ever: what is slow is done in parts that fit in their time, or is named. Clocks and clients are the tests' own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from common.errors import FilterFailed
+from common.partition_mapping import SourceRecord
+from common.pulse import Pulse
+from common.routes import Place
+from deduplicator.call_limit import CallLimit
+from deduplicator.intermediate import FEW_RECORDS, Intermediate
+from deduplicator.partitions import Partitions
+from deduplicator.record_filter import FunctionFilter
+from deduplicator.transaction import STEP_S, TransactionalProducer, TransactionFailed
+
+HERE = Place("orders", 0)
+TIMEOUT_S = 120.0
+"""Above what the watchdog allows a process to be silent."""
+NOT_YET = KafkaError(KafkaError._TIMED_OUT, "not yet", False, True)
+
+
+class Slow:
+    """A client, and its clock: each call lasts as long as it is allowed to, until the work of `needs_s` is done."""
+
+    def __init__(self, needs_s: float = 0.0) -> None:
+        self.now = 0.0
+        self.needs_s = needs_s
+        self.asked: list[float] = []
+        self.aborted = 0
+
+    def __call__(self) -> float:
+        """The clock."""
+        return self.now
+
+    def _last(self, timeout_s: float) -> None:
+        self.asked.append(timeout_s)
+        self.now += min(timeout_s, self.needs_s)
+        self.needs_s -= timeout_s
+        if self.needs_s > 0:
+            raise KafkaException(NOT_YET)
+
+    def send_offsets_to_transaction(self, _: object, __: object, timeout_s: float) -> None:
+        """As Producer's."""
+        self._last(timeout_s)
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        """As Producer's."""
+        self._last(timeout_s)
+
+    def abort_transaction(self, _: float) -> None:
+        """As Producer's."""
+        self.aborted += 1
+
+    def begin_transaction(self) -> None:
+        """As Producer's."""
+
+    def init_transactions(self, _: float) -> None:
+        """As Producer's."""
+
+    def purge(self) -> None:
+        """As Producer's."""
+
+
+class Beats(Pulse):
+    """Notes when there was a sign of life."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seen: list[float] = []
+        super().__init__("test-livelock", 0, clock)
+
+    def beat(self) -> None:
+        """Note it."""
+        self.seen.append(self.clock())
+
+
+def opened(client: Slow) -> tuple[TransactionalProducer, Beats]:
+    """With a transaction."""
+    pulse = Beats(client)
+    producer = TransactionalProducer(lambda: cast(Any, client), TIMEOUT_S, pulse, clock=client)
+    producer.begin()
+    return producer, pulse
+
+
+def test_a_slow_commit_gives_signs_of_life() -> None:
+    """A commit of 100 s is waited for in parts, said to be waited for, and done: the watchdog, which allows 60 s, has nothing to kill."""
+    client = Slow()
+    producer, pulse = opened(client)
+    producer.send_offsets([], None)
+    client.needs_s = 100
+    producer.commit()
+    assert max(client.asked) <= STEP_S
+    assert max(after - before for before, after in zip(pulse.seen, [*pulse.seen[1:], client.now], strict=True)) <= STEP_S
+    assert (producer.state, pulse.reason) == ("ready", "destination")
+
+
+def test_a_transaction_is_over_before_the_coordinator_ends_it() -> None:
+    """Whatever takes the time: beyond its time-out the producer would be fenced, which ends the process, and the next one begins with as much again."""
+    client = Slow()
+    producer, _ = opened(client)
+    client.needs_s = 2 * TIMEOUT_S
+    with pytest.raises(TransactionFailed):
+        producer.send_offsets([], None)
+    assert client.now < TIMEOUT_S
+    producer, _ = opened(client)
+    producer.check_deadline("writing")
+    client.now += 0.95 * TIMEOUT_S
+    with pytest.raises(TransactionFailed, match="not over"):
+        producer.check_deadline("writing")
+    assert (client.aborted, producer.state) == (1, "ready")
+
+
+class Endless:
+    """A consumer that always has more."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def poll(self, _: float) -> Any:
+        """One."""
+        return self.consume(1, 0)[0]
+
+    def consume(self, most: int, _: float) -> list[Any]:
+        """All that was asked for."""
+        self.asked.append(most)
+        return [type("Message", (), {"error": lambda _: None})() for _ in range(most)]
+
+
+def test_a_round_takes_no_more_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a filter of 5 ms a round has a thousand records, not twenty thousand; and always one, however slow it is."""
+    clock, consumer = Slow(), Endless()
+    monkeypatch.setattr("common.runtime.monotonic", clock)
+    seam = Intermediate(cast(Any, consumer), incremental=False, partitions=Partitions())
+    for cost_s, taken_up in ((0.005, range(900, 1100)), (10.0, range(1, 2))):
+        records = 0
+        for batch in seam.consume_batches(20_000, 5.0, FEW_RECORDS):
+            records += len(batch)
+            clock.now += cost_s * len(batch)
+        assert records in taken_up
+    assert max(consumer.asked) == FEW_RECORDS
+
+
+def slow(record: SourceRecord) -> bool:
+    """A user's function that hangs on the third record."""
+    time.sleep(60 if record.value == b"2" else 0)
+    return True
+
+
+@pytest.mark.parametrize("park_failures", [False, True])
+def test_a_function_that_hangs_is_named(park_failures: bool) -> None:
+    """By the record; each record before it was a sign of life. A parked record is put aside, and the next is looked at."""
+    alive: list[int] = []
+    record_filter = FunctionFilter({"tests.unit.test_livelock:slow": slow}, park_failures, CallLimit(lambda: alive.append(1), 0.2))
+    records: list[Any] = [(None, b"%d" % number, None, 0) for number in range(4)]
+    began = time.monotonic()
+    if park_failures:
+        result = record_filter.filter_records(HERE, records, range(10, 14))
+        assert (result.source_offsets, len(result.parked), len(alive)) == ([10, 11, 13], 1, 4)
+    else:
+        with pytest.raises(FilterFailed, match=r"offset 12 of orders-0: TimeoutError: it has not returned within 0\.2 s"):
+            record_filter.filter_records(HERE, records, range(10, 14))
+        assert len(alive) == 3
+    assert time.monotonic() - began < 30

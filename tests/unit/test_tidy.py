@@ -1,0 +1,134 @@
+"""Rules of this repository that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("common", "replicator", "deduplicator", "reo", "simulator", "bench", "fuzz", "faults", "reference")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LINES_MAX, FUNCTION_LINES_MAX = 300, 70
+FORBIDDEN = {
+    "common": {"replicator", "deduplicator", "reo", "tests", "pyspark"},
+    "replicator": {"deduplicator", "reo", "tests"},
+    "deduplicator": {"replicator", "reo", "tests", "pyspark"},
+    "reo": {"tests", "pyspark"},
+    "simulator": {"tests", "pyspark"},
+    "bench": {"pyspark"},
+    "faults": {"replicator", "pyspark"},
+    "fuzz": {"replicator", "reo", "bench", "tests", "pyspark"},
+    "reference": {"replicator", "deduplicator", "bench", "faults", "fuzz", "tests", "pyspark"},
+}
+"""Packages that a package must not import. `reo` sees both stages."""
+OF_THE_MACHINE = {"time", "threading", "_thread", "random", "secrets", "uuid", "sched", "asyncio", "multiprocessing", "concurrent.futures"}
+"""What `common.runtime` stands before. Of the last one all but `Future`, which clients answer with."""
+ASK_THE_MACHINE_ITSELF = {
+    "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
+    "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
+    "deduplicator/call_limit.py": {"time", "threading"},  # a signal interrupts the real main thread
+    "replicator/session.py": {"threading"},  # of the real JVM
+    "reo/events.py": {"threading"},  # of a pipe from a real process
+    "reo/supervisor.py": {"threading"},  # these are joined
+    "reo/health.py": {"threading", "time"},  # of a real port
+    "reo/startup.py": {"multiprocessing"},  # for what can abort
+    "reo/parallel.py": {"multiprocessing"},  # of a command that reads with several processors
+}
+SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))
+           and "demo" not in path.relative_to(ROOT).parts]
+"""What a simulated process can run, and the command line; the demo starts real brokers."""
+
+
+def named(path: Path) -> str:
+    """The path as a test's name."""
+    return str(path.relative_to(ROOT))
+
+
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """The module, parsed once for all tests: parsing is most of what they do."""
+    return ast.parse(path.read_text())
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method of a module."""
+    return (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{named(path)} has a relative import"
+            yield str(node.module).split(".")[0]
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
+def test_modules_are_short(path: Path) -> None:
+    """No module over 300 lines, no function over 70: each fits into a reader's head."""
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+    long = [function.name for function in functions(path) if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX]
+    assert long == []
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=named)
+def test_modules_open_with_why(path: Path) -> None:
+    """Every module begins with a docstring."""
+    assert ast.get_docstring(tree(path))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=named)
+def test_tests_say_what_they_prove(path: Path) -> None:
+    """Every test function has a docstring."""
+    assert [function.name for function in functions(path) if function.name.startswith("test_") and not ast.get_docstring(function)] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_imports_go_one_way(path: Path) -> None:
+    """The arrows are replicator → common ← deduplicator, never across; Spark under replicator/ only; reo sees all, nobody sees reo."""
+    package = path.relative_to(ROOT).parts[0]
+    assert set(imported(path)) & FORBIDDEN[package] == set()
+
+
+def asked_of_the_machine(path: Path) -> set[str]:
+    """The modules of `OF_THE_MACHINE` that this one imports; `datetime.now` and its like stand for a clock too."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} != {"Future"}:
+            found.add(str(node.module))
+        elif isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "urandom") and isinstance(node.value, ast.Name):
+            found |= {"time"} if node.value.id in ("datetime", "date") else {"random"} if node.value.id == "os" else set()
+    return found & OF_THE_MACHINE
+
+
+def test_a_process_asks_the_machine_in_one_place() -> None:
+    """Clocks, sleep, chance and threads are `common.runtime`'s, so that a simulator can run the service's own processes; the exceptions are named."""
+    found = {named(path): asked_of_the_machine(path) for path in SERVICE}
+    assert {name: modules for name, modules in found.items() if modules} == ASK_THE_MACHINE_ITSELF
+
+
+@pytest.mark.parametrize("path", SERVICE, ids=named)
+def test_clients_are_made_in_one_place(path: Path) -> None:
+    """A client of confluent-kafka is made by `common.kafka_clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
+    calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    called = {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
+    assert called & {"Consumer", "Producer", "AdminClient"} == set()
+
+
+def test_no_file_speaks_of_what_is_not_in_the_repository() -> None:
+    """What was handed over beside the repository is not there for a reader."""
+    words = b"../" + b"shared"
+    skipped = {"jars", "__pycache__"}
+    speaking = [named(path) for path in ROOT.rglob("*") if path.is_file() and not skipped & set(path.parts)
+                and not any(part.startswith(".") and part not in (".ci", ".github") and path.name != part for part in path.relative_to(ROOT).parts)
+                and path.stat().st_size < 5_000_000 and words in path.read_bytes()]
+    assert speaking == []
