@@ -5,9 +5,10 @@ What takes long to import is imported inside `main`, so that Ctrl-C during a slo
 
 from __future__ import annotations
 
+import os
 import sys
 
-from reo.interrupt import report_interrupt
+from reo.interrupt import OUTPUT_CLOSED, is_output_closed, report_interrupt
 
 
 def main() -> int:
@@ -15,9 +16,16 @@ def main() -> int:
     try:
         from reo import cli
 
-        return cli.main()
+        exit_code = cli.main()
+        sys.stdout.flush()
     except KeyboardInterrupt:  # before the command has its own handler
         return report_interrupt()
+    except BrokenPipeError:
+        if not is_output_closed():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at the end
+        return OUTPUT_CLOSED
+    return exit_code
 
 
 if __name__ == "__main__":  # the processes of `reo verify` import this module too

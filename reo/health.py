@@ -104,7 +104,7 @@ def set_build_info() -> None:
         compiled = "yes"
     except hot_path.Unavailable:
         compiled = "no"
-    BUILD_INFO.labels(VERSION, platform.python_version(), confluent_kafka.version()[0], confluent_kafka.libversion()[0], compiled).set(1)
+    BUILD_INFO.labels(VERSION, platform.python_version(), confluent_kafka.__version__, confluent_kafka.libversion()[0], compiled).set(1)
 
 
 def assess_health(metrics: CollectorRegistry, processes: Iterable[tuple[str, str, float]]) -> Health:

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that does not answer.
+"""Ctrl-C ends a command at once, with exit code 130, also while a client waits for a cluster that does not answer. So does `reo … | head`, with 141.
 
 Python raises KeyboardInterrupt only when the present call of the main thread has returned, and a call of librdkafka returns
 only after its timeout. The signal itself arrives at once (signal.set_wakeup_fd): the command may end by itself within
@@ -8,6 +8,7 @@ GRACE_S, then a thread ends the process.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 """The exit code of a shell for a process that SIGINT has ended: 128 and the signal's number."""
+OUTPUT_CLOSED = 141
+"""The same for SIGPIPE, which Python ignores: nobody reads the output any more."""
 GRACE_S = 1.0
 _is_reported = threading.Event()
 _is_normal_end = threading.Event()
@@ -50,6 +53,13 @@ def report_interrupt(command: str = "") -> int:
         _is_reported.set()
         print(f"reo {command}".rstrip() + ": interrupted", file=sys.stderr, flush=True)
     return INTERRUPTED
+
+
+def is_output_closed() -> bool:
+    """Whether standard output is a pipe that nobody reads from: a broken pipe may be another one."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _exit_after_signal(pipe: int, command: str) -> None:

@@ -13,6 +13,7 @@ stale.
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import threading
 from concurrent.futures import Future
@@ -64,6 +65,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
 
 def start_session(settings: Settings, partitions: int) -> SparkSession:
     """Start the JVM, which takes some seconds."""
+    os.environ.update(spark_master.build_environment(settings))
     builder = SparkSession.builder
     for key, value in build_configuration(settings, partitions).items():
         builder = builder.config(key, value)

@@ -31,6 +31,13 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     return _executors(settings, partitions) | (_on_kubernetes(settings, partitions) if master.startswith("k8s:") else _on_standalone(partitions))
 
 
+def build_environment(settings: Settings) -> dict[str, str]:
+    """Variables for the driver's JVM. Spark looks up the address of this host's name, and does not start where there is none (`docker run --network host
+    --hostname …`). In local mode nobody needs it.
+    """
+    return {} if settings.text("replicator.master") else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
+
+
 def _own_jars() -> dict[str, str]:
     """For a driver that ships no jars: they are on the class path for which the class archive was created."""
     return {"spark.driver.extraClassPath": ":".join(map(str, connector.jars())), "spark.driver.defaultJavaOptions": " ".join(class_archive.options())}

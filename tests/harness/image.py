@@ -25,6 +25,8 @@ RECORDS, PARTITIONS = 5000, 3
 COPY_S = 90
 LOCKED = ["--network", "host", "--read-only", "--tmpfs", "/tmp:exec,size=512m", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
           "--user", "10001:10001", "--memory", "1536m"]
+NAMELESS = "reo-check"
+"""A host name without an address: on the network of the machine Docker gives it none."""
 KILL_STAGE_ONE = """
 import os, pathlib, time
 def processes(): return [path for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()]
@@ -96,7 +98,7 @@ class Checks:
     def start(self, part: str, *words: str, **changes: object) -> None:
         """A container that runs, and is taken away in the end."""
         self.stack.callback(docker, "rm", "-f", f"{self.name}-{part}")
-        started = docker("run", "-d", "--name", f"{self.name}-{part}", *container(self.environment | changes, *words))
+        started = docker("run", "-d", "--hostname", NAMELESS, "--name", f"{self.name}-{part}", *container(self.environment | changes, *words))
         self.check(f"{part} starts", started.returncode == 0, started.stderr.strip())
 
     def stop(self, part: str) -> None:
@@ -165,7 +167,8 @@ class Checks:
                    "spark_kubernetes_executor_enableApiWatcher": "false", "spark_kubernetes_executor_apiPollingInterval": "500ms"}
         self.produce("gzip")
         with KubernetesApi(self.folder / f"{self.name}-pods", pod) as api:
-            self.start("driver", REO_REPLICATOR_MASTER=api.url, **{f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in options.items()})
+            self.start("driver", REO_REPLICATOR_MASTER=api.url, SPARK_LOCAL_IP="127.0.0.1",
+                       **{f"REO_REPLICATOR_SPARK_OPTIONS_{name}": text for name, text in options.items()})
             self.copied("executors in containers of their own")
             names = [asked.folder.name for asked in api.pods]
             used = docker("stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}", f"{self.name}-driver", *names).stdout.split("\n")
@@ -205,6 +208,7 @@ def main() -> int:
         checks.ends("a missing setting", 2, KAFKA_CLUSTERS_SOURCE_TOPIC="")
         checks.ends("an address where nobody answers", 10, KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS="127.0.0.1:1", REO_CONNECT_TIMEOUT_S=5)
         checks.ends("an executor that Spark has not started", 2, "executor")
+        checks.ends("the demo, which the image does not have,", 2, "demo")
         checks.ends("`check` before a copy", 0, "check")
         checks.one_container_after_another()
         checks.stages_apart()

@@ -118,3 +118,14 @@ def test_other_shells_have_scripts_too(capsys: pytest.CaptureFixture[str]) -> No
     for shell, words in (("zsh", "#compdef reo"), ("fish", "complete --command reo")):
         assert cli.main(["completion", shell]) == 0
         assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads(unbuffered: str) -> None:
+    """`reo … | head` ends as other programs do, without a traceback; the image has unbuffered output."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "reo", "completion", "bash"], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, text=True, check=False,
+                          env=os.environ | {"PYTHONUNBUFFERED": unbuffered})
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")

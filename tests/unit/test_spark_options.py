@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,13 @@ from replicator import session, spark_master
 from tests.unit.test_client_options import refusal
 from tests.unit.test_settings import GOOD
 
+HOST_WITHOUT_ADDRESS = ["unshare", "--map-root-user", "--uts", "sh", "-c", 'hostname name-without-address.invalid && exec "$@"', "sh"]
+"""A command that runs another one."""
+START = """
+from common.settings import load
+from replicator import session
+session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1).stop()
+"""
 ENVIRONMENT = "REO_REPLICATOR_SPARK_OPTIONS_"
 KUBERNETES = {"REO_REPLICATOR_MASTER": "k8s://https://kubernetes.default.svc", f"{ENVIRONMENT}spark_kubernetes_container_image": "reo:1"}
 OPTIONS = {"spark.kubernetes.executor.podTemplateFile": "/a/Pod.yaml", "spark.executor.instances": "3",
@@ -71,3 +80,11 @@ def test_jars_are_shipped_to_a_standalone_cluster_only() -> None:
         told = spark_master.build_configuration(load(GOOD | given), 1)
         assert "spark.jars" not in told
         assert "spark-sql-kafka" in told["spark.driver.extraClassPath"]
+
+
+def test_a_host_name_without_an_address() -> None:
+    """Stage one's JVM starts: nothing that it needs is at this host's name. A cluster's executors need the driver's."""
+    assert not any(spark_master.build_environment(load(GOOD | given)) for given in ({"REO_REPLICATOR_MASTER": "spark://host:7077"}, KUBERNETES))
+    if subprocess.run([*HOST_WITHOUT_ADDRESS, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a host name of its own cannot be given to a process here (unshare)")
+    subprocess.run([*HOST_WITHOUT_ADDRESS, sys.executable, "-c", START], check=True, timeout=120)
