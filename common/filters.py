@@ -14,18 +14,25 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from common import partition_mapping
 from common.partition_mapping import SourceRecord
 
-SETTINGS = ("filter.sql", "filter.function", "provenance.header")
-"""With any of these settings the copy does not have exactly the source's records."""
+if TYPE_CHECKING:
+    from common.settings import Settings
+
 Filter = Callable[[SourceRecord], bool]
+
+
+def list_given(settings: Settings) -> list[str]:
+    """The settings with which the copy does not have exactly the source's records, by name, so far as they are set."""
+    given = {"filter.sql": settings.filter.sql, "filter.function": settings.filter.function, "provenance.header": settings.provenance.header}
+    return [name for name, value in given.items() if value]
 
 
 def split_names(text: str) -> list[str]:
@@ -44,17 +51,16 @@ def parse_options(text: str) -> dict[str, dict[str, Any]]:
     return dict(orjson.loads(text)) if text else {}
 
 
-def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
+def validation_errors(settings: Settings) -> Iterator[str]:
     """One message for each reason why the filters, or the provenance header, cannot be used."""
-    text, on_error = settings["filter.function"], settings["filter.on_error"]
-    if failover and settings["provenance.header"]:
+    if settings.failover and settings.provenance.header:
         yield "provenance.header and source.mode=failover: the header names the cluster of a record, and stage two does not know which candidate it was"
-    if settings["provenance.header"].startswith("__"):
+    if settings.provenance.header.startswith("__"):
         yield "provenance.header may not begin with __: such headers are reo's own"
-    names = split_names(text)
-    if not names and on_error != "stop":
-        yield f"filter.on_error is {on_error!r}, but there is no filter.function that could fail"
-    options = parse_options(settings["filter.options"])
+    names = split_names(settings.filter.function)
+    if not names and settings.filter.on_error != "stop":
+        yield f"filter.on_error is {settings.filter.on_error!r}, but there is no filter.function that could fail"
+    options = parse_options(settings.filter.options)
     yield from (f"filter.options has {name!r}, which is none of filter.function" for name in options if name not in names)
     for name, times in Counter(names).items():
         if not partition_mapping.FUNCTION.fullmatch(name):

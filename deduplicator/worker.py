@@ -152,7 +152,7 @@ def build(settings: Settings, number: int) -> Worker:
     consumer = stage_two_consumer(settings, number)
     queue = compiled.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
-    intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
+    intermediate = Intermediate(consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue)
     consumer_group = ConsumerGroup(settings, pulse)
     destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
     destination.resolve_in_doubt()  # before the frontier is read: it ends the transactions that a predecessor left open
@@ -161,7 +161,7 @@ def build(settings: Settings, number: int) -> Worker:
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
         intermediate.subscribe(routes)
-    reader_of_ends = reader(settings.destination, settings)  # each thread has clients of its own
+    reader_of_ends = reader(settings.destination_cluster, settings)  # each thread has clients of its own
     ends = Probe[dict[Place, int]](lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
                                    HOUSEKEEPING_S + ANSWER_TIMEOUT_S)
     ends.start("ends", HOUSEKEEPING_S)

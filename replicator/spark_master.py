@@ -25,7 +25,7 @@ def count_slots(partitions: int) -> int:
 
 def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration for the master."""
-    master = settings.text("replicator.master")
+    master = settings.replicator.master
     if not master:
         return _own_jars() | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return _executors(settings, partitions) | (_on_kubernetes(settings, partitions) if master.startswith("k8s:") else _on_standalone(partitions))
@@ -57,7 +57,7 @@ def _on_kubernetes(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.executor.instances": str(EXECUTORS),
         "spark.executor.cores": str(count_slots(partitions) // EXECUTORS),
         "spark.executor.memoryOverhead": f"{MEMORY_OVERHEAD_MB}m",
-        "spark.executorEnv.REO_LOG_FORMAT": settings.text("log.format"),
+        "spark.executorEnv.REO_LOG_FORMAT": settings.log.format,
         "spark.kubernetes.executor.request.cores": "1",
         "spark.kubernetes.executor.podTemplateFile": str(POD),
         "spark.kubernetes.executor.disableConfigMap": "true",  # it would hold the driver's Spark files, which executors do not read

@@ -100,7 +100,7 @@ def test_options_in_a_file(tmp_path: Path, name: str, text: str) -> None:
     """As tables, or as JSON in INI, which has none; a child process gets the same."""
     (tmp_path / name).write_text(text)
     loaded = load(TWO, str(tmp_path / name))
-    assert json.loads(loaded.text("filter.options")) == {"tests.filter_functions:below": {"limit": 5}}
+    assert json.loads(loaded.filter.options) == {"tests.filter_functions:below": {"limit": 5}}
     assert load(loaded.as_environment()).values == loaded.values
 
 

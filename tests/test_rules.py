@@ -126,7 +126,7 @@ def test_a_settings_file_has_a_table(tmp_path: Path, name: str, content: str) ->
     loaded = load(MANY, str(file))
     assert set(loaded.routes(["logs-7"])) == {Route("Orders.v1", "copy", "copy-proxy", "3"), Route("other", "other", "other-proxy"),
                                               Route("logs-7", "copy-7", "copy-7-proxy")}
-    assert loaded.number("topics.replication_factor") == 1
+    assert loaded.topics.replication_factor == 1
     assert handed_down(loaded).rules == loaded.rules
 
 
