@@ -80,9 +80,6 @@ def validation_errors(settings: Settings) -> Iterator[str]:
     elif settings.destination.class_:
         if not partition_mapping.FUNCTION.fullmatch(settings.destination.class_):
             yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.destination.class_!r}"
-        else:
-            yield from (f"{DESTINATION_CLASS} {settings.destination.class_} cannot be used: {reason}"
-                        for reason in partition_mapping.list_call_errors(settings.destination.class_))
         yield from _list_kafka_only_settings(settings, DESTINATION_CLASS)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import failpoints, permissions, positions, runtime, source_candidates, topics
+from common import failpoints, permissions, positions, runtime, source_candidates, topics, user_code
 from common.kafka_clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -146,6 +146,7 @@ class Worker:
 
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
+    user_code.check(settings)
     routes = {route.intermediate_topic: route for route in topics.prepare(source_candidates.select_answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()

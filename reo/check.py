@@ -7,12 +7,12 @@ describe is reported as unknown, not as right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from common import destination_settings, permissions, source_candidates
+from common import destination_settings, permissions, source_candidates, user_code
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
 from common.permissions import OF_STAGE
 from common.settings import Settings
@@ -41,6 +41,7 @@ class Check:
         self.findings.append(ok("settings", f"application {self.settings.application}: "
                                             f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.source.mode}"))
         self.findings += [warning("settings", line, "remove it, or set what the message names") for line in self.settings.list_warnings()]
+        self._add_findings("own code", self._check_user_code)
         self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
         destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
         sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
@@ -88,6 +89,13 @@ class Check:
             self.findings.append(failed("destination database", error))
             return None
         return database
+
+    def _check_user_code(self) -> Iterator[Finding]:
+        """Nothing where the settings name none."""
+        names = user_code.list_names(self.settings)
+        user_code.check(self.settings)
+        if names:
+            yield ok("own code", f"{', '.join(names)} can be called")
 
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""

@@ -25,7 +25,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import runtime
+from common import runtime, user_code
 from common.child_processes import die_with_parent
 from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
@@ -92,6 +92,8 @@ class Supervisor:
         try:
             if "replicator" in self.stages:
                 connector.jars()  # before anything is created on the clusters
+            if "deduplicator" in self.stages:
+                user_code.check(self.settings)
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0

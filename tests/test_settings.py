@@ -146,8 +146,6 @@ def test_two_names_of_one_setting_may_agree_and_must_not_differ() -> None:
       for master in ("yarn", "local[4]", "spark://host", "k8s://host:6443", "k8s://")),
     ({"REO_REPLICATOR_MASTER": "k8s://https://host:6443"}, "replicator.spark_options: spark.kubernetes.container.image is missing"),
     ({"REO_FILTER_FUNCTION": "no_such_thing"}, "REO_FILTER_FUNCTION: module:function is expected"),
-    ({"REO_FILTER_FUNCTION": "tests.filter_functions:no_such_thing"}, "filter_functions:no_such_thing cannot be used: AttributeError"),
-    ({"REO_FILTER_FUNCTION": "tests.filter_functions:__doc__"}, "it cannot be called"),
     ({"REO_PROVENANCE_HEADER": "via", "REO_SOURCE_MODE": "failover"}, "REO_PROVENANCE_HEADER and REO_SOURCE_MODE=failover"),
     ({"REO_PROVENANCE_HEADER": "__origin"}, "REO_PROVENANCE_HEADER may not begin with __"),
     ({"REO_REPLICATOR_MEMORY_MB": "511"}, "REO_REPLICATOR_MEMORY_MB: a whole number from 512"),
