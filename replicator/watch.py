@@ -84,7 +84,7 @@ class Watch:
     spark_read_up_to: dict[Place, int] = field(default_factory=dict)
     """With a filter, by source partition: how far Spark has read in completed batches, whether the records passed or not."""
     can_trust_spark: bool = True
-    """Whether the intermediate topics can have lost nothing. Otherwise what is missing there may be lost, not left out, and the run becomes `stalled`."""
+    """Whether no leader of the intermediate topics has changed. Otherwise what is missing there may be lost, not left out, and the run becomes `stalled`."""
     intermediate_leader_epochs: dict[Place, int | None] = field(init=False)
     written_timestamp_ms: dict[Place, int] = field(default_factory=dict)
     """The timestamp of the newest record that stage one has written, as of the last sample."""
@@ -178,7 +178,7 @@ class Watch:
 
     def _check_trust(self, sample: Sample) -> None:
         leader_epochs = {place: end.leader_epoch for place, end in sample.intermediate_ends.items()}
-        self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs and runtime.monotonic() <= self.sampled_at + OUTAGE_S
+        self.can_trust_spark &= leader_epochs == self.intermediate_leader_epochs
         if not self.can_trust_spark:
             self.spark_read_up_to = {}
 
