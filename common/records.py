@@ -83,41 +83,6 @@ def message_checksum(message: Consumed) -> str:
     return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
 
 
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
-def checksum_of(message: Consumed) -> str:
-    """That of a record as its topic has it."""
-    return checksum(message.key(), message.value(), headers_of(message), message.timestamp()[1])
-
-
 def checksum(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int) -> str:
     """16 hexadecimal digits over what is the same for every reader of a record. Spark and librdkafka tell a missing timestamp differently: it counts as 0."""
     found = blake2b(b"%d %d" % (max(timestamp_ms, 0), len(headers)), digest_size=8)
