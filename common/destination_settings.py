@@ -31,17 +31,17 @@ NAME_BYTES_MAX = 63
 
 def is_postgresql(settings: Settings) -> bool:
     """Whether records go to tables."""
-    return bool(settings.text(POSTGRESQL))
+    return bool(settings.destination.postgresql)
 
 
 def is_outside_kafka(settings: Settings) -> bool:
     """Whether records go to tables or to a user's own class, and there is no destination topic."""
-    return is_postgresql(settings) or bool(settings.text(DESTINATION_CLASS))
+    return is_postgresql(settings) or bool(settings.destination.class_)
 
 
 def refuse_command(settings: Settings, command: str, reason: str) -> None:
     """SettingsInvalid for a command that needs a destination topic."""
-    if settings.text(DESTINATION_CLASS):
+    if settings.destination.class_:
         raise SettingsInvalid(f"`{command}` cannot be used with {DESTINATION_CLASS}: only that class can read what it has stored")
     if is_postgresql(settings):
         raise SettingsInvalid(f"`{command}` cannot be used with {POSTGRESQL}: {reason}")
@@ -51,7 +51,7 @@ def get_zero_timestamp_ms(settings: Settings) -> int | None:
     """The timestamp that replaces timestamp 0; None when the destination cannot store 0 and the settings allow no replacement."""
     if is_outside_kafka(settings):
         return 0
-    return 1 if settings.text("destination.zero_timestamp") == "one" else None
+    return 1 if settings.destination.zero_timestamp == "one" else None
 
 
 def describe_name_error(name: str) -> str:
@@ -65,24 +65,21 @@ def describe_name_error(name: str) -> str:
 
 def validation_errors(settings: Settings) -> Iterator[str]:
     """One message for each setting that contradicts PostgreSQL or a user's class as the destination."""
-    if settings.text(DESTINATION_OPTIONS) and not settings.text(DESTINATION_CLASS):
+    if settings.destination.options and not settings.destination.class_:
         yield f"{DESTINATION_OPTIONS} would not be used: {DESTINATION_CLASS} is not set"
-    if not is_postgresql(settings) and settings.text(POSTGRESQL_SCHEMA) != "public":
+    if not is_postgresql(settings) and settings.destination.postgresql_schema != "public":
         yield f"{POSTGRESQL_SCHEMA} would not be used: {POSTGRESQL} is not set"
-    if is_postgresql(settings) and settings.text(DESTINATION_CLASS):
+    if is_postgresql(settings) and settings.destination.class_:
         yield f"{POSTGRESQL} and {DESTINATION_CLASS}: records go to one of them"
     elif is_postgresql(settings):
-        yield from _list_connection_errors(settings.text(POSTGRESQL))
-        if not settings.text(POSTGRESQL_SCHEMA) or len(settings.text(POSTGRESQL_SCHEMA).encode()) > NAME_BYTES_MAX:
+        yield from _list_connection_errors(settings.destination.postgresql)
+        if not settings.destination.postgresql_schema or len(settings.destination.postgresql_schema.encode()) > NAME_BYTES_MAX:
             yield f"{POSTGRESQL_SCHEMA}: a name of 1 to {NAME_BYTES_MAX} bytes is expected"
         yield from (reason for route in routes(settings.rules, ()) if (reason := describe_name_error(route.destination_topic)))
         yield from _list_kafka_only_settings(settings, POSTGRESQL)
-    elif settings.text(DESTINATION_CLASS):
-        if not partition_mapping.FUNCTION.fullmatch(settings.text(DESTINATION_CLASS)):
-            yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.text(DESTINATION_CLASS)!r}"
-        else:
-            yield from (f"{DESTINATION_CLASS} {settings.text(DESTINATION_CLASS)} cannot be used: {reason}"
-                        for reason in partition_mapping.list_call_errors(settings.text(DESTINATION_CLASS)))
+    elif settings.destination.class_:
+        if not partition_mapping.FUNCTION.fullmatch(settings.destination.class_):
+            yield f"{DESTINATION_CLASS}: module:Class is expected, not {settings.destination.class_!r}"
         yield from _list_kafka_only_settings(settings, DESTINATION_CLASS)
 
 
@@ -92,13 +89,13 @@ def _list_kafka_only_settings(settings: Settings, name: str) -> Iterator[str]:
         yield f"{name} and a mapping, or a destination of several sources: a row is identified by its source partition and offset, so a table has one source"
     if settings.failover:
         yield f"{name} and source.mode=failover: a candidate is identified by the records of the destination topic"
-    if settings.text("filter.on_error") == "park":
+    if settings.filter.on_error == "park":
         yield f"{name} and filter.on_error=park: parked records are written to a topic in the transaction of the others"
-    if settings.text("provenance.header"):
+    if settings.provenance.header:
         yield f"{name} and provenance.header: nothing is copied back from a database, and records that came from the destination cluster would be left out"
-    if settings.text("destination.zero_timestamp") != "refuse":
+    if settings.destination.zero_timestamp != "refuse":
         yield f"destination.zero_timestamp would not be used: with {name} timestamp 0 is written as it is"
-    if settings.options("destination.producer_options"):
+    if settings.destination.producer_options:
         yield f"destination.producer_options would not be used: with {name} stage two has no producer"
 
 

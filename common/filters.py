@@ -12,20 +12,26 @@ Both must always give the same result for the same record, because a record is r
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from common import partition_mapping
 from common.partition_mapping import SourceRecord
 
-SETTINGS = ("filter.sql", "filter.function", "provenance.header")
-"""With any of these settings the copy does not have exactly the source's records."""
+if TYPE_CHECKING:
+    from common.settings import Settings
+
 Filter = Callable[[SourceRecord], bool]
+
+
+def list_given(settings: Settings) -> list[str]:
+    """The settings with which the copy does not have exactly the source's records, by name, so far as they are set."""
+    given = {"filter.sql": settings.filter.sql, "filter.function": settings.filter.function, "provenance.header": settings.provenance.header}
+    return [name for name, value in given.items() if value]
 
 
 def split_names(text: str) -> list[str]:
@@ -44,36 +50,21 @@ def parse_options(text: str) -> dict[str, dict[str, Any]]:
     return dict(orjson.loads(text)) if text else {}
 
 
-def validation_errors(settings: Mapping[str, str], failover: bool) -> Iterator[str]:
-    """One message for each reason why the filters, or the provenance header, cannot be used."""
-    text, on_error = settings["filter.function"], settings["filter.on_error"]
-    if failover and settings["provenance.header"]:
+def validation_errors(settings: Settings) -> Iterator[str]:
+    """One message for each reason why the filters, or the provenance header, cannot be used. `common.user_code` imports the functions."""
+    if settings.failover and settings.provenance.header:
         yield "provenance.header and source.mode=failover: the header names the cluster of a record, and stage two does not know which candidate it was"
-    if settings["provenance.header"].startswith("__"):
+    if settings.provenance.header.startswith("__"):
         yield "provenance.header may not begin with __: such headers are reo's own"
-    names = split_names(text)
-    if not names and on_error != "stop":
-        yield f"filter.on_error is {on_error!r}, but there is no filter.function that could fail"
-    options = parse_options(settings["filter.options"])
+    names = split_names(settings.filter.function)
+    if not names and settings.filter.on_error != "stop":
+        yield f"filter.on_error is {settings.filter.on_error!r}, but there is no filter.function that could fail"
+    options = parse_options(settings.filter.options)
     yield from (f"filter.options has {name!r}, which is none of filter.function" for name in options if name not in names)
     for name, times in Counter(names).items():
         if not partition_mapping.FUNCTION.fullmatch(name):
             yield f"filter.function: module:function is expected, not {name!r}"
         elif times > 1:
             yield f"filter.function names {name} {times} times"
-        else:
-            reasons = [*partition_mapping.list_call_errors(name)] or [*_wrong_options(name, options.get(name, {}))]
-            yield from (f"filter.function {name} cannot be used: {reason}" for reason in reasons)
-
-
-def _wrong_options(name: str, options: object) -> Iterator[str]:
-    """Whether the function takes a record and these keyword arguments."""
-    if not isinstance(options, dict):
-        yield f"its filter.options are {options!r}, and an object is expected"
-        return
-    try:
-        inspect.signature(partition_mapping.load_function(name)).bind(None, **options)
-    except TypeError as refused:
-        yield f"it does not take a record and these filter.options ({', '.join(options) or 'none'}): {refused}"
-    except ValueError:
-        return  # a function in C may have no signature
+        elif not isinstance(options.get(name, {}), dict):
+            yield f"filter.function {name} cannot be used: its filter.options are {options[name]!r}, and an object is expected"

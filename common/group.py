@@ -112,14 +112,14 @@ class Group:
 
     def describe_abort(self, held_up: Place) -> str:
         """The commands to end a transaction that blocks this partition; it begins at the partition's last stable offset."""
-        tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination.bootstrap_servers}"
+        tool = f"kafka-transactions.sh --bootstrap-server {self.settings.destination_cluster.bootstrap_servers}"
         known = held_up.partition >= 0
         place = f"--topic {held_up.topic} --partition {held_up.partition if known else '<the one of this group>'}"
         begin: int | str = "<its CurrentTransactionStartOffset there>"
         if known:
             with suppress(ReoError):
                 begin = positions.list_end_offsets(self.client, [held_up], committed_only=True)[held_up]
-        timeout_ms = self.settings.number("deduplicator.transaction_timeout_ms")
+        timeout_ms = self.settings.deduplicator.transaction_timeout_ms
         return (f"A transaction that is only slow ends by its time-out ({timeout_ms / 1000:.0f} s for those of this copy, and up to 10 s more). "
                 f"One that is still there after that hangs: look at its producer with `{tool} describe-producers {place}`, "
                 f"end it with `{tool} abort {place} --start-offset {begin}`, then run `reo recover`: it finds the frontier from the data")
@@ -135,7 +135,7 @@ class Group:
         return self.client.describe_consumer_groups([self.name], request_timeout=REQUEST_TIMEOUT_S)[self.name]
 
     def _runs(self, who: str) -> ServiceRuns:
-        session_s = self.settings.number("deduplicator.session_timeout_ms") / 1000
+        session_s = self.settings.deduplicator.session_timeout_ms / 1000
         return ServiceRuns(f"group {self.name} has members ({who}): stop the service first. A worker that has stopped counts for up to {session_s:.0f} s more "
                            "(deduplicator.session_timeout_ms)")
 

@@ -229,9 +229,8 @@ def idempotent_producer(cluster: Cluster, settings: Settings, role: str) -> Prod
     return _factories.producer(_base_options(cluster, settings, role) | {"enable.idempotence": True, "acks": "all"})
 
 
-def _create_with_options(kind: Callable[[dict[str, Any]], Result], settings: Settings, name: str, ours: dict[str, Any]) -> Result:
+def _create_with_options(kind: Callable[[dict[str, Any]], Result], name: str, raw_options: dict[str, str], ours: dict[str, Any]) -> Result:
     """A client with our options and, over them, the raw options of one setting; SettingsInvalid when the client refuses them."""
-    raw_options = settings.options(name)
     try:
         return kind(ours | raw_options)
     except (KafkaException, TypeError, ValueError) as failed:
@@ -244,8 +243,8 @@ def _create_with_options(kind: Callable[[dict[str, Any]], Result], settings: Set
 
 def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
     """The consumer of stage two: a member of the group, on the intermediate topics."""
-    classic = settings.text("deduplicator.group_protocol") == "classic"
-    session_ms = settings.number("deduplicator.session_timeout_ms")
+    classic = settings.deduplicator.group_protocol == "classic"
+    session_ms = settings.deduplicator.session_timeout_ms
     classic_options = {
         # A static member (KIP-345): a restarted worker takes its predecessor's place at once. With group.protocol=consumer the broker
         # refuses the new one until the old one's session has ended (UNRELEASED_INSTANCE_ID), so there it is a dynamic member.
@@ -254,8 +253,8 @@ def stage_two_consumer(settings: Settings, worker: int) -> Consumer:
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": session_ms // 4,
     }
-    base = _base_options(settings.destination, settings, f"deduplicator-{worker}")
-    return _create_with_options(_factories.consumer, settings, "intermediate.consumer_options", base | {
+    base = _base_options(settings.destination_cluster, settings, f"deduplicator-{worker}")
+    return _create_with_options(_factories.consumer, "intermediate.consumer_options", settings.intermediate.consumer_options, base | {
         "group.id": settings.application,
         "group.protocol": "classic" if classic else "consumer",
         **(classic_options if classic else {}),
@@ -279,9 +278,9 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
     `batch_bytes_max` is the destination topic's max.message.bytes, which bounds a batch, not a record; librdkafka does not
     split a batch that the broker refuses.
     """
-    timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
-    base = _base_options(settings.destination, settings, f"deduplicator-{worker}-{letter}")
-    return _create_with_options(_factories.producer, settings, "destination.producer_options", base | {
+    timeout_ms = settings.deduplicator.transaction_timeout_ms
+    base = _base_options(settings.destination_cluster, settings, f"deduplicator-{worker}-{letter}")
+    return _create_with_options(_factories.producer, "destination.producer_options", settings.destination.producer_options, base | {
         "logger": loss_counter,
         "log_level": 6,  # `LossCounter` needs INFO
         "transactional.id": f"{settings.application}-{settings.instance}-{worker}-{letter}",
@@ -295,6 +294,6 @@ def transactional_producer(settings: Settings, worker: int, letter: str, batch_b
         "message.max.bytes": 100_000_000,  # the broker's limit decides (RecordRefused), not the client's
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 262_144,
-        "compression.type": settings.text("producer.compression_type"),
+        "compression.type": settings.producer.compression_type,
         "partitioner": "murmur2",  # the Java client's; asked for records with a key on a route that maps by key only (`deduplicator.partitioner`)
     })

@@ -66,9 +66,9 @@ def _to_json(value: object) -> object:
 def configure_logging(settings: Settings, stage: str) -> None:
     """Send every log record of this process to standard error in the form that the settings ask for."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(stage, settings.text("log.format") == "json"))
+    handler.setFormatter(LineFormatter(stage, settings.log.format == "json"))
     handler.addFilter(is_not_of_py4j)
-    logging.basicConfig(handlers=[handler], level=settings.text("log.level"), force=True)
+    logging.basicConfig(handlers=[handler], level=settings.log.level, force=True)
     logging.getLogger("urllib3").setLevel(logging.WARNING)
 
 

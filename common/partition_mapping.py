@@ -70,19 +70,6 @@ def count_new_partitions(mapping: str, source_partitions: int) -> int:
 
 
 def validation_errors(mapping: str) -> Iterator[str]:
-    """One message for each reason why the mapping cannot be used."""
-    if mapping in (SAME, KEY) or parse_fixed_partition(mapping) is not None:
-        return
-    if not FUNCTION.fullmatch(mapping):
+    """The reason why the mapping cannot be used, so far as its text tells; `common.user_code` imports a function."""
+    if mapping not in (SAME, KEY) and parse_fixed_partition(mapping) is None and not FUNCTION.fullmatch(mapping):
         yield f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is expected"
-        return
-    yield from (f"the mapping {mapping} cannot be used: {reason}" for reason in list_call_errors(mapping))
-
-
-def list_call_errors(text: str) -> Iterator[str]:
-    """The reasons why the function of `module:function` cannot be called."""
-    try:
-        if not callable(load_function(text)):
-            yield "it cannot be called"
-    except ValueError as reason:
-        yield str(reason)

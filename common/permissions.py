@@ -52,7 +52,7 @@ def of_service(settings: Settings, stages: Iterable[str]) -> list[Command]:
     stages = list(stages)
     beside: list[Command] = []
     if "deduplicator" in stages:
-        beside += ["offsets translate --apply"] if settings.text(sync_settings.SYNC_GROUPS) else []
+        beside += ["offsets translate --apply"] if settings.offsets.sync_groups else []
         beside += ["topics --apply"] if sync_settings.list_synced_configs(settings) else []
     return [*(OF_STAGE[stage] for stage in stages), *beside]
 
@@ -70,7 +70,7 @@ class Permission:
 
     def names(self, settings: Settings, routes: Iterable[Route], group: str = "") -> list[str]:
         """The names of the resource in one service; for a topic, one for each route. `group` is the one on the command line, if any."""
-        if self.named_by == PARKED and settings.text("filter.on_error") != "park":
+        if self.named_by == PARKED and settings.filter.on_error != "park":
             return []
         field = {"source.topic": "source_topic", "destination.topic": "destination_topic", "intermediate.topic": "intermediate_topic",
                  PARKED: "parked_topic"}.get(self.named_by)
@@ -132,17 +132,17 @@ class NeededPermission(NamedTuple):
 def find_missing(settings: Settings, commands: Iterable[Command], group: str = "") -> list[NeededPermission]:
     """What the clusters do not allow now, as far as they report it."""
     settings = source_candidates.select_answering(settings)
-    routes = topics.list_routes(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
+    routes = topics.list_routes(settings, admin(settings.source_cluster, settings), settings.connect_timeout_s)
     rows = [NeededPermission(row, name) for row in list_needed(commands, destination_settings.is_outside_kafka(settings))
             for name in row.names(settings, routes, group)]
     missing: list[NeededPermission] = []
     partitions: dict[str, int] = {}
-    for cluster in (settings.source, settings.destination):
+    for cluster in (settings.source_cluster, settings.destination_cluster):
         own = [needed for needed in rows if needed.row.side == cluster.name]
         client = admin(cluster, settings)
-        states = ask_cluster(cluster, client, settings.number("connect_timeout_s"), partial(_describe_resources, client, own))
+        states = ask_cluster(cluster, client, settings.connect_timeout_s, partial(_describe_resources, client, own))
         missing += [needed for needed in own if _is_missing(needed, states, partitions)]
-        for route in routes if cluster is settings.source else ():
+        for route in routes if cluster is settings.source_cluster else ():
             source = states.get(("Topic", route.source_topic), ResourceState(None))
             for name in (route.intermediate_topic, *((route.destination_topic,) if route.mapping == SAME else ())):  # see `topics.prepare`
                 partitions[name] = max(partitions.get(name, 0), source.partitions)
@@ -175,7 +175,7 @@ def explain_refusals(settings: Settings, *commands: Command) -> Iterator[None]:
 def describe_missing(settings: Settings, commands: Sequence[Command], missing: Sequence[NeededPermission]) -> str:
     """What is missing, and the commands that grant it."""
     parts = []
-    for cluster in (settings.source, settings.destination):
+    for cluster in (settings.source_cluster, settings.destination_cluster):
         own = [(row, name) for row, name in missing if row.side == cluster.name]
         if own:
             principal = f"User:{cluster.security.sasl_username}" if cluster.security.sasl_username else "<the principal of its certificate>"

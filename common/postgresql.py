@@ -65,7 +65,7 @@ class Session(psycopg.Connection[TupleRow]):
 def connect(settings: Settings, role: str, patience_s: float = math.inf, pulse: Pulse | None = None) -> Session:
     """A session in which each statement is a transaction. ClusterUnreachable when the server does not answer in `patience_s`; AccessRefused at once."""
     deadline = runtime.monotonic() + patience_s
-    timeout_ms = settings.number("deduplicator.transaction_timeout_ms")
+    timeout_ms = settings.deduplicator.transaction_timeout_ms
     logged = ""
     while True:
         try:
@@ -92,12 +92,12 @@ def probe(settings: Settings, role: str) -> Probe[None]:
 
 def check(settings: Settings) -> None:
     """ClusterUnreachable or AccessRefused when no connection to the database succeeds within `connect_timeout_s`."""
-    connect(settings, "check", settings.number("connect_timeout_s")).close()
+    connect(settings, "check", settings.connect_timeout_s).close()
 
 
 def table(settings: Settings, name: str) -> sql.Identifier:
     """The table of a destination topic, quoted."""
-    return sql.Identifier(settings.text(POSTGRESQL_SCHEMA), name)
+    return sql.Identifier(settings.destination.postgresql_schema, name)
 
 
 def frontiers(settings: Settings) -> sql.Identifier:
@@ -115,7 +115,7 @@ def _parameters(settings: Settings, role: str) -> dict[str, Any]:
     """The connection string wins, except for parameters that reo depends on. `read-write` finds the primary among several hosts."""
     defaults = {"connect_timeout": ANSWER_S, "target_session_attrs": "read-write", **SOCKET}
     name = f"{settings.client_id}-{role}".encode()[:APPLICATION_BYTES_MAX].decode(errors="ignore")
-    return defaults | conninfo_to_dict(settings.text(POSTGRESQL)) | {"application_name": name, "client_encoding": "UTF8"}
+    return defaults | conninfo_to_dict(settings.destination.postgresql) | {"application_name": name, "client_encoding": "UTF8"}
 
 
 def _prepare(session: Session, timeout_ms: int) -> None:
@@ -129,7 +129,7 @@ def _prepare(session: Session, timeout_ms: int) -> None:
 def _translate_connection_error(settings: Settings, failed: psycopg.Error) -> ReoError:
     """The typed error for a failed connection. It never contains the password, whoever wrote the message."""
     reason = " ".join(str(failed).split())
-    password = conninfo_to_dict(settings.text(POSTGRESQL)).get("password")
+    password = conninfo_to_dict(settings.destination.postgresql).get("password")
     if password and str(password) in reason:
         reason = type(failed).__name__
     if REFUSED.search(reason):

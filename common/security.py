@@ -13,9 +13,10 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any, Literal
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+from common.setting_fields import declare
+
 LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -32,17 +33,17 @@ KEY = "-----BEGIN PRIVATE KEY-----"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The settings of one side, by the last part of their names; an empty one is not set."""
+    """The settings of one side, by the last part of their names (`common.settings_schema`); an empty one is not set."""
 
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = ""
-    sasl_username: str = ""
-    sasl_password: str = ""
-    sasl_oauth_token_url: str = ""
-    sasl_oauth_scope: str = ""
-    ssl_ca_file: str = ""
-    ssl_certificate_file: str = ""
-    ssl_key_file: str = ""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = declare("PLAINTEXT", "Security protocol of the {side} cluster's listeners.")
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = declare("", "With `SASL_…`.")
+    sasl_username: str = declare("", "With `SASL_…`; the client id with OAUTHBEARER.")
+    sasl_password: str = declare("", "With `SASL_…`; the client secret with OAUTHBEARER.", kind="secret")
+    sasl_oauth_token_url: str = declare("", "OAuth token endpoint URL (client-credentials grant).")
+    sasl_oauth_scope: str = declare("", "The scope that is asked for.")
+    ssl_ca_file: str = declare("", "PEM file of the authorities that are trusted. Default: the system's (stage two) and Java's (stage one).")
+    ssl_certificate_file: str = declare("", "PEM file of our own certificate and its chain, where the brokers ask for one.")
+    ssl_key_file: str = declare("", "PEM file of its private key, as PKCS #8, not encrypted.")
 
     def __repr__(self) -> str:
         """Without secrets, because printed settings show this."""
@@ -60,7 +61,7 @@ class Security:
 
     def with_own(self, own: Mapping[str, str]) -> Security:
         """These settings with a candidate's own in their place. Of the others it takes over what its protocol and mechanism use."""
-        given = {name: value for name, value in own.items() if value}
+        given: dict[str, Any] = {name: value for name, value in own.items() if value}
         if not given:
             return self
         merged = replace(self, **given)
@@ -68,11 +69,12 @@ class Security:
                   or (name.name.startswith("ssl_") and not merged.with_tls)
                   or (name.name.startswith("sasl_oauth_") and merged.sasl_mechanism != "OAUTHBEARER")
                   or (name.name in PAIR and not PAIR.isdisjoint(given))}
-        return replace(merged, **dict.fromkeys(unused - given.keys(), ""))
+        empty: dict[str, Any] = dict.fromkeys(unused - given.keys(), "")
+        return replace(merged, **empty)
 
     def librdkafka(self) -> dict[str, str]:
         """For confluent-kafka's clients."""
-        options = {"security.protocol": self.security_protocol}
+        options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.with_sasl:
             options["sasl.mechanism"] = self.sasl_mechanism
             options |= self._oidc() if self.sasl_mechanism == "OAUTHBEARER" else {"sasl.username": self.sasl_username, "sasl.password": self.sasl_password}
@@ -87,7 +89,7 @@ class Security:
         return {f"kafka.{name}": value for name, value in self._java().items()}
 
     def _java(self) -> dict[str, str]:
-        options = {"security.protocol": self.security_protocol}
+        options: dict[str, str] = {"security.protocol": self.security_protocol}
         if self.with_sasl:
             options |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": self._jaas()}
             if self.sasl_mechanism == "OAUTHBEARER":

@@ -1,8 +1,8 @@
 """Settings: read, checked as a whole, and frozen, before any client is made.
 
 Sources, the later one wins: defaults, the settings files (`REO_SETTINGS_FILE` or `--settings`; see
-`common.settings_file`), the environment, the command line. Variables are read as plain text and converted by the kind that
-`common.settings_table` declares: dynaconf would parse them as TOML, where topic `2024` is a number and `1_000` is 1000.
+`common.settings_file`), the environment, the command line. Variables are read as plain text and converted by the type that
+`common.settings_schema` declares: dynaconf would parse them as TOML, where topic `2024` is a number and `1_000` is 1000.
 
 All errors are reported at once, each under the name that the user gave (`common.settings_spelling`), and none that only
 follows from another one.
@@ -42,78 +42,68 @@ from common.errors import SettingsInvalid
 from common.ignored_variables import list_ignored
 from common.routes import Route
 from common.security import Security
+from common.setting_fields import Setting
+from common.settings_schema import Schema
 from common.settings_sources import FILE_VARIABLE, RawSettings
 from common.settings_spelling import find_names, spell
-from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, Setting
+from common.settings_table import BY_ENVIRONMENT, BY_NAME, SECRETS, SETTINGS, build_sections
 from common.source_clusters import Cluster
 
 ONE_TOPIC = ("source.topic", "destination.topic", "intermediate.topic")
 """The settings of the one-topic form; `topics` is the other."""
 OPTIONS = "source.consumer_options"
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-Value = str | int | bool | dict[str, str]
+Value = str | int | bool | dict[str, str] | None
 
 
-class Settings:
-    """The checked values, by attribute for what is used together and by dotted name for the rest."""
+class Settings(Schema):
+    """The checked values, as `common.settings_schema` declares them, and what follows from them."""
 
     def __init__(self, values: Mapping[str, Value], given_by: Mapping[str, str] | None = None, not_taken: Iterable[str] = ()) -> None:
+        super().__init__(**build_sections(Schema, values))
         self.values = dict(values)
+        """As they were given, by dotted name: for what goes through all of them."""
         self.given_by = dict(given_by or {})
         """By dotted name, also of an option: the source of the value. Settings with their default are left out."""
-        clusters = source_clusters.split_clusters(self.text("source.bootstrap_servers"))
         self.not_taken = tuple(not_taken)
         """A message for each variable of another program that is set and has no effect."""
-        self.sources = tuple(Cluster("source", servers, self._security("source").with_own(self.own_settings(number)), number)
+        clusters = source_clusters.split_clusters(self.source.bootstrap_servers)
+        self.sources = tuple(Cluster("source", servers, self.source.security.with_own(self.own_settings(number)), number)
                              for number, servers in enumerate(clusters, 1))
-        self.source = self.sources[0]
-        self.destination = Cluster("destination", self.text("destination.bootstrap_servers"), self._security("destination"))
-        self.failover = self.text("source.mode") == "failover"
-        self.source_topic = self.text("source.topic")
-        self.destination_topic = self.text("destination.topic") or self.source_topic
-        self.intermediate_topic = self.text("intermediate.topic") or (f"{self.destination_topic}-proxy" if self.destination_topic else "")
+        self.source_cluster = self.sources[0]
+        self.destination_cluster = Cluster("destination", self.destination.bootstrap_servers, self.destination.security)
+        self.failover = self.source.mode == "failover"
+        self.source_topic = self.source.topic
+        self.destination_topic = self.destination.topic or self.source_topic
+        self.intermediate_topic = self.intermediate.topic or (f"{self.destination_topic}-proxy" if self.destination_topic else "")
         """These three belong to the one-topic form; `rules` has what is copied."""
-        self.rules = topic_rules.parse(self.text("topics")) or (topic_rules.Rule(self.source_topic, self.destination_topic),)
-        self.application = self.text("application") or f"reo-{self.destination_topic}"
-        self.client_id = self.text("client_id") or self.application
-        self.instance = self.text("instance") or socket.gethostname()
-        self.start = start_at.parse(self.text("source.start"))
-        self.stop_at_end = bool(self.values["stop_at_end"])
-
-    def _security(self, side: str) -> Security:
-        return Security(**{field.name: self.text(f"{side}.{field.name}") for field in fields(Security)})
+        self.rules = topic_rules.parse(self.topics_) or (topic_rules.Rule(self.source_topic, self.destination_topic),)
+        self.application = self.application or f"reo-{self.destination_topic}"
+        self.client_id = self.client_id or self.application
+        self.instance = self.instance or socket.gethostname()
+        self.start = start_at.parse(self.source.start)
 
     def own_settings(self, number: int) -> dict[str, str]:
         """The TLS and SASL settings of one source candidate alone, by the last part of their names; empty ones are not set."""
-        return {field.name: self.text(candidate_setting_name(number, field.name)) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
+        return {field.name: str(self.values[candidate_setting_name(number, field.name)]) for field in fields(Security)} if number <= CANDIDATES_MAX else {}
 
     def on(self, source: Cluster) -> Settings:
         """The same settings with one of the `sources` as the only one: what is its own alone is what all have."""
         own_options = self.options(candidate_setting_name(source.number, OPTIONS)) if source.number <= CANDIDATES_MAX else {}
         return Settings(self.values | {setting.name: {} if setting.kind == "options" else "" for setting in SETTINGS if setting.candidate} | {
-            "source.bootstrap_servers": source.bootstrap_servers, OPTIONS: self.options(OPTIONS) | own_options,
+            "source.bootstrap_servers": source.bootstrap_servers, OPTIONS: self.source.consumer_options | own_options,
             **{f"source.{field.name}": getattr(source.security, field.name) for field in fields(Security)}}, self.given_by)
 
     def routes(self, topics: Iterable[str] = ()) -> list[Route]:
         """The routes, when the source has these topics; SettingsInvalid when they cannot be copied side by side."""
-        found = topic_rules.routes(self.rules, topics, self.text("intermediate.topic"))
+        found = topic_rules.routes(self.rules, topics, self.intermediate.topic)
         clashes = topic_rules.clashes(self.rules, found)
         if clashes:
             raise SettingsInvalid("\n  ".join([f"with the topics that are at the source, {len(clashes)} route(s) are wrong:", *clashes]))
         return found
 
-    def text(self, name: str) -> str:
-        """A setting of kind text or secret."""
-        return str(self.values[name])
-
-    def number(self, name: str) -> int:
-        """A setting of kind integer."""
-        value = self.values[name]
-        assert isinstance(value, int)
-        return value
-
     def options(self, name: str) -> dict[str, str]:
-        """A setting of kind options."""
+        """The raw options of one of the tables in `client_options.OPTION_TABLES`."""
         value = self.values[name]
         assert isinstance(value, dict)
         return value
@@ -129,7 +119,8 @@ class Settings:
     def as_environment(self) -> dict[str, str]:
         """The environment variables that give a child process exactly these settings."""
         options = {client_options.get_variable(name, option): value for name in client_options.OPTION_TABLES for option, value in self.options(name).items()}
-        return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items() if BY_NAME[name].environment and value != ""}
+        return options | {BY_NAME[name].environment[0]: str(value) for name, value in self.values.items()
+                          if BY_NAME[name].environment and value not in ("", None)}
 
 
 def is_ours(variable: str) -> bool:
@@ -145,12 +136,11 @@ def load(environment: Mapping[str, str], files: str | Sequence[str] | None = Non
     if not values["source.topic"] and not values["topics"] and not raw.unreadable_file:
         raw.fail("source.topic", f"{' or '.join(BY_NAME['source.topic'].environment)} is missing{topic_mirror_variables.describe_missing(environment)}: "
                                  "what to copy, or REO_TOPICS for several")
-    checked = {name: "" if value is None else value for name, value in values.items()}
     if not raw.unreadable_file:
-        raw.errors.extend(_spell_contradictions(Settings(checked), raw))
+        raw.errors.extend(_spell_contradictions(Settings(values), raw))
     if raw.errors:
         raise SettingsInvalid("\n  ".join([f"{len(raw.errors)} setting(s) are wrong:", *raw.errors]))
-    return Settings(checked, {name: setting.where for name, setting in raw.values.items()}, list_ignored(environment))
+    return Settings(values, {name: setting.where for name, setting in raw.values.items()}, list_ignored(environment))
 
 
 def _spell_contradictions(settings: Settings, raw: RawSettings) -> Iterator[str]:
@@ -171,7 +161,7 @@ def _options(name: str, raw: RawSettings) -> dict[str, str]:
     return found
 
 
-def _value(setting: Setting, raw: RawSettings, hint: str) -> Value | None:
+def _value(setting: Setting, raw: RawSettings, hint: str) -> Value:
     if setting.kind == "options":
         return _options(setting.name, raw)
     if setting.name not in raw.values:
@@ -235,22 +225,22 @@ def _contradictions(settings: Settings, wrong: Container[str]) -> Iterator[str]:
     if not any(name in wrong for name in (*ONE_TOPIC, "topics")):
         yield from _wrong_routes(settings)
     for name in client_options.OPTION_TABLES:
-        yield from client_options.validation_errors(name, settings.options(name), bool(settings.values[client_options.ALLOW_UNSAFE]))
-    for cluster in (*settings.sources, settings.destination):
+        yield from client_options.validation_errors(name, settings.options(name), settings.allow_unsafe_options)
+    for cluster in (*settings.sources, settings.destination_cluster):
         has_own = any(settings.own_settings(cluster.number).values()) if cluster.number else False
         yield from cluster.security.validation_errors(candidate_setting_name(cluster.number, "") if has_own else f"{cluster.name}.")
     yield from _unused_candidates(settings)
-    for cluster in (*settings.sources, settings.destination):
+    for cluster in (*settings.sources, settings.destination_cluster):
         yield from source_clusters.address_errors(f"{cluster.name}.bootstrap_servers", cluster.bootstrap_servers)
-    appends = settings.text("deduplicator.without_frontier") == "append"
+    appends = settings.deduplicator.without_frontier == "append"
     yield from source_clusters.validation_errors([cluster.bootstrap_servers for cluster in settings.sources], settings.failover, settings.rules, appends)
-    if settings.number("source.backoff_min_ms") > settings.number("source.backoff_max_ms"):
+    if settings.source.backoff_min_ms > settings.source.backoff_max_ms:
         yield "source.backoff_min_ms is more than source.backoff_max_ms"
-    yield from filters.validation_errors({name: settings.text(name) for name in (*filters.SETTINGS, "filter.on_error", "filter.options")}, settings.failover)
+    yield from filters.validation_errors(settings)
     yield from destination_settings.validation_errors(settings)
     yield from sync_settings.validation_errors(settings)
-    yield from spark_options.validation_errors(settings.text("replicator.master"), settings.options(spark_options.SETTING))
-    if settings.number("deduplicator.session_timeout_ms") > settings.number("deduplicator.transaction_timeout_ms"):
+    yield from spark_options.validation_errors(settings.replicator.master, settings.replicator.spark_options)
+    if settings.deduplicator.session_timeout_ms > settings.deduplicator.transaction_timeout_ms:
         yield "deduplicator.session_timeout_ms is longer than deduplicator.transaction_timeout_ms: a successor would wait for nothing"
 
 
@@ -264,11 +254,11 @@ def _unused_candidates(settings: Settings) -> Iterator[str]:
 
 def _wrong_routes(settings: Settings) -> Iterator[str]:
     """Errors in the names alone; all others need the clusters' answers (`common.topics`)."""
-    many = bool(settings.text("topics"))
-    given = [name for name in ONE_TOPIC if settings.text(name)]
+    many = bool(settings.topics_)
+    given = [name for name in ONE_TOPIC if settings.values[name]]
     if many and given:
         yield f"topics and {', '.join(given)} contradict each other: several topics, or one"
-    if many and not settings.text("application"):
+    if many and not settings.values["application"]:
         yield "application is missing: with several topics it has no default, and the frontiers of all of them are kept under it"
     if many:
         yield from (f"topics: {reason}" for reason in topic_rules.validation_errors(settings.rules))

@@ -49,14 +49,14 @@ def take_snapshot(settings: Settings, known: SourceTopics | None = None) -> Sour
     """A snapshot of the only source of these settings, or why it failed. For `known` topics only the offsets are asked."""
     timeout_s = request_timeout_s(settings)
     try:
-        client = admin(settings.source, settings)  # each thread needs its own
+        client = admin(settings.source_cluster, settings)  # each thread needs its own
         sources = known if known is not None else topics.describe_sources(settings, client, timeout_s)
         places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
         return SourceSnapshot(settings, sources, positions.list_beginning_offsets(client, places, timeout_s),
                               positions.list_end_offsets(client, places, timeout_s=timeout_s),
                               positions.list_end_offsets(client, places, committed_only=True, timeout_s=timeout_s))
     except ReoError as failed:
-        SOURCE_ERRORS.labels(settings.source.bootstrap_servers, type(failed).__name__).inc()
+        SOURCE_ERRORS.labels(settings.source_cluster.bootstrap_servers, type(failed).__name__).inc()
         return failed
 
 
@@ -69,7 +69,7 @@ def select_answering(settings: Settings) -> Settings:
     """The settings with the furthest candidate that answers as the only source; the first candidate's error when none answers in `connect_timeout_s`."""
     if len(settings.sources) == 1:
         return settings
-    deadline = runtime.monotonic() + settings.number("connect_timeout_s")
+    deadline = runtime.monotonic() + settings.connect_timeout_s
     while True:
         results = take_snapshots(settings)
         snapshots = [result for result in results if isinstance(result, SourceSnapshot)]
@@ -89,4 +89,4 @@ def find_copied_identity(settings: Settings, source: Topic, frontiers: Iterable[
 
 def request_timeout_s(settings: Settings) -> float:
     """How long to wait for a source: with failover not long, because another one may answer."""
-    return settings.number("source.request_timeout_ms") / 1000 if settings.failover else REQUEST_TIMEOUT_S
+    return settings.source.request_timeout_ms / 1000 if settings.failover else REQUEST_TIMEOUT_S

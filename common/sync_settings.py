@@ -17,18 +17,18 @@ SYNC_CONFIGS = "topics.sync"
 
 def list_synced_configs(settings: Settings) -> list[str]:
     """The topic configurations that are kept in sync."""
-    return [name for name in map(str.strip, settings.text(SYNC_CONFIGS).split(",")) if name]
+    return [name for name in map(str.strip, settings.topics.sync.split(",")) if name]
 
 
 def validation_errors(settings: Settings) -> Iterator[str]:
     """One message for each error."""
-    if settings.text(SYNC_GROUPS):
+    if settings.offsets.sync_groups:
         try:
-            re.compile(settings.text(SYNC_GROUPS))
+            re.compile(settings.offsets.sync_groups)
         except re.error as reason:
-            yield f"{SYNC_GROUPS}: {settings.text(SYNC_GROUPS)!r} is not a regular expression: {reason}"
+            yield f"{SYNC_GROUPS}: {settings.offsets.sync_groups!r} is not a regular expression: {reason}"
         yield from (f"{SYNC_GROUPS} and {name}: the copy differs from the source as intended, so offsets have no exact place there"
-                    for name in filters.SETTINGS if settings.text(name))
+                    for name in filters.list_given(settings))
         if destination_settings.is_postgresql(settings):
             yield f"{SYNC_GROUPS} and {destination_settings.POSTGRESQL}: a table has the source's own offsets, and no consumer groups"
     configs = list_synced_configs(settings)

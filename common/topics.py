@@ -74,11 +74,11 @@ def look_up(cluster: Cluster, client: AdminClient, names: Collection[str], timeo
 def describe_sources(settings: Settings, client: AdminClient, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[Route, Topic]:
     """Every route and its source topic as it is now; TopicMissing when a topic does not exist."""
     routes = list_routes(settings, client, timeout_s)
-    existing = look_up(settings.source, client, [route.source_topic for route in routes], timeout_s)
+    existing = look_up(settings.source_cluster, client, [route.source_topic for route in routes], timeout_s)
     for route in routes:
         if route.source_topic not in existing:
-            known_names = ask_cluster(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
-            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source.bootstrap_servers}"
+            known_names = ask_cluster(settings.source_cluster, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+            raise TopicMissing(f"the source topic {route.source_topic} does not exist at {settings.source_cluster.bootstrap_servers}"
                                f"{suggest(route.source_topic, known_names)}", "Create it, or correct source.topic")
     return {route: existing[route.source_topic] for route in routes}
 
@@ -87,7 +87,7 @@ def list_routes(settings: Settings, client: AdminClient, timeout_s: float = REQU
     """The routes. With patterns, the source is asked for its topics; topics that the principal may not describe are skipped."""
     names: Collection[str] = ()
     if any(rule.is_pattern for rule in settings.rules):
-        names = ask_cluster(settings.source, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
+        names = ask_cluster(settings.source_cluster, client, timeout_s, lambda: client.list_topics(timeout=min(timeout_s, REQUEST_TIMEOUT_S)).topics)
     return settings.routes(names)
 
 
@@ -105,11 +105,11 @@ def check_identity(copied: str, now: Topic) -> None:
 
 def prepare(settings: Settings) -> dict[Route, Topic]:
     """Create or extend missing topics, refuse topics that do not allow an exact copy, and return the routes with their source topics."""
-    timeout_s = settings.number("connect_timeout_s")
-    source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
+    timeout_s = settings.connect_timeout_s
+    source_admin, destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
     copied = describe_sources(settings, source_admin, timeout_s)
     parked = list_parked_topics(settings, copied)
-    existing = look_up(settings.destination, destination_admin, list_written_topics(settings, copied) | parked.keys(), timeout_s)
+    existing = look_up(settings.destination_cluster, destination_admin, list_written_topics(settings, copied) | parked.keys(), timeout_s)
     if any(_has_more_partitions(existing.get(route.intermediate_topic), source) for route, source in copied.items()):
         now = describe_sources(settings, source_admin, timeout_s)  # the source may have got partitions between the two requests
         copied = {route: now.get(route, source) for route, source in copied.items()}
@@ -120,8 +120,8 @@ def prepare(settings: Settings) -> dict[Route, Topic]:
     for route, source in copied.items():
         _create_route_topics(settings, source_admin, destination_admin, route, source, existing, partition_counts[route.destination_topic])
     for name, source in parked.items():
-        source_config = describe_config(source_admin, settings.source, source.name)
-        create_or_extend(destination_admin, settings.destination, existing.get(name), new_parked(settings, name, source_config))
+        source_config = describe_config(source_admin, settings.source_cluster, source.name)
+        create_or_extend(destination_admin, settings.destination_cluster, existing.get(name), new_parked(settings, name, source_config))
     return copied
 
 
@@ -133,7 +133,7 @@ def list_written_topics(settings: Settings, copied: Iterable[Route]) -> set[str]
 
 def list_parked_topics(settings: Settings, copied: Mapping[Route, Topic]) -> dict[str, Topic]:
     """The topics for parked records, each with one of its source topics; SettingsInvalid when such a topic has another use."""
-    parked = {route.parked_topic: source for route, source in copied.items() if settings.text("filter.on_error") == "park"}
+    parked = {route.parked_topic: source for route, source in copied.items() if settings.filter.on_error == "park"}
     for name in list_written_topics(settings, copied) & parked.keys():
         raise SettingsInvalid(f"records are to be parked on {name}, which is a destination or an intermediate topic: rename one")
     return parked
@@ -178,36 +178,36 @@ def _has_more_partitions(intermediate: Topic | None, source: Topic) -> bool:
 def _create_route_topics(settings: Settings, source_admin: AdminClient, destination_admin: AdminClient, route: Route, source: Topic,
                existing: Mapping[str, Topic], partitions: int) -> None:
     """Create or extend the intermediate and the destination topic of a route, and check them. (Stage two creates tables.)"""
-    source_config = describe_config(source_admin, settings.source, source.name)
+    source_config = describe_config(source_admin, settings.source_cluster, source.name)
     intermediate = new_intermediate(settings, route, source, source_config)
     if route.intermediate_topic not in existing:  # first: an existing topic shows which configurations the brokers know
-        create_or_extend(destination_admin, settings.destination, None, intermediate)
+        create_or_extend(destination_admin, settings.destination_cluster, None, intermediate)
     if not destination_settings.is_outside_kafka(settings):
-        known = describe_config(destination_admin, settings.destination, route.intermediate_topic)
+        known = describe_config(destination_admin, settings.destination_cluster, route.intermediate_topic)
         destination = existing.get(route.destination_topic)
         not_copied = topic_config.refused(source_config, known) if destination is None else {}
         for name, reason in not_copied.items():
             log.info("%s of the source topic %s is not copied: %s", name, source.name, reason)
-        create_or_extend(destination_admin, settings.destination, destination, new_copy(settings, route, partitions, source_config, known))
+        create_or_extend(destination_admin, settings.destination_cluster, destination, new_copy(settings, route, partitions, source_config, known))
     if route.intermediate_topic in existing:  # extended last: a destination with fewer partitions is refused at the next start
-        create_or_extend(destination_admin, settings.destination, existing[route.intermediate_topic], intermediate)
+        create_or_extend(destination_admin, settings.destination_cluster, existing[route.intermediate_topic], intermediate)
     _check_existing(destination_admin, settings, route, topic_config.limit(source_config))
 
 
 def new_intermediate(settings: Settings, route: Route, source: Topic, source_config: topic_config.Entries) -> NewTopic:
     """The intermediate topic as reo creates it; `source_config` is the source topic's configuration."""
-    return NewTopic(route.intermediate_topic, source.partitions, settings.number("topics.replication_factor"),
+    return NewTopic(route.intermediate_topic, source.partitions, settings.topics.replication_factor,
                     config=topic_config.for_intermediate(source_config))
 
 
 def new_parked(settings: Settings, name: str, source_config: topic_config.Entries) -> NewTopic:
     """A topic for parked records as reo creates it."""
-    return NewTopic(name, 1, settings.number("topics.replication_factor"), config=topic_config.for_parked(source_config))
+    return NewTopic(name, 1, settings.topics.replication_factor, config=topic_config.for_parked(source_config))
 
 
 def new_copy(settings: Settings, route: Route, partitions: int, source_config: topic_config.Entries, known: topic_config.Entries) -> NewTopic:
     """The destination topic as reo creates it; `known` is the configuration of any topic of that cluster."""
-    return NewTopic(route.destination_topic, partitions, settings.number("topics.replication_factor"), config=topic_config.for_copy(source_config, known))
+    return NewTopic(route.destination_topic, partitions, settings.topics.replication_factor, config=topic_config.for_copy(source_config, known))
 
 
 def check_none_deleted(before: Iterable[Route], now: Container[Route]) -> None:
@@ -263,8 +263,8 @@ def create_or_extend(client: AdminClient, cluster: Cluster, existing: Topic | No
 
 def _check_existing(client: AdminClient, settings: Settings, route: Route, source_limit: int) -> None:
     """TopicsUnfit for topics that do not allow an exact copy; a warning for a destination with a smaller limit on records."""
-    intermediate = describe_config(client, settings.destination, route.intermediate_topic)
-    copy = None if destination_settings.is_outside_kafka(settings) else describe_config(client, settings.destination, route.destination_topic)
+    intermediate = describe_config(client, settings.destination_cluster, route.intermediate_topic)
+    copy = None if destination_settings.is_outside_kafka(settings) else describe_config(client, settings.destination_cluster, route.destination_topic)
     for error in find_unfit_configs(route, source_limit, intermediate, copy):
         raise error
     limit = source_limit if copy is None else topic_config.limit(copy)

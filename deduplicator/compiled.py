@@ -36,9 +36,9 @@ IDENTITY = re.compile("[0-9a-f]{16}")
 
 def find_disabled_reason(settings: Settings, routes: Iterable[Route]) -> str | None:
     """The reason why the compiled path is not used for these routes; None when it is used."""
-    if not settings.values["deduplicator.compiled"]:
+    if not settings.deduplicator.compiled:
         return "deduplicator.compiled is no"
-    if settings.text("filter.function") or settings.text("provenance.header"):
+    if settings.filter.function or settings.provenance.header:
         return "filter.function and provenance.header are applied in Python"
     if destination_settings.is_outside_kafka(settings):
         return "the destination is not a topic"

@@ -29,7 +29,7 @@ def build_destination(settings: Settings, number: int, routes: Mapping[str, Rout
 
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
         return PostgresqlDestination(frontier_store, commit_for_group), frontier_store
-    if settings.text(destination_settings.DESTINATION_CLASS):
+    if settings.destination.class_:
         from deduplicator.own_destination import OwnDestination, OwnFrontierStore
 
         own_store = OwnFrontierStore(settings, routes, consumer_group)
@@ -41,7 +41,7 @@ def build_destination(settings: Settings, number: int, routes: Mapping[str, Rout
 def _producers(settings: Settings, number: int, routes: Collection[Route], consumer_group: ConsumerGroup,
                ) -> tuple[ProducerPair, Callable[[Collection[Route]], bool]]:
     """Two producers, and a function: whether their batches fit the destination topics of more routes."""
-    timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
+    timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
     batch_bytes_max = _batch_bytes_max(consumer_group, routes)
 
     def producer(letter: str) -> TransactionalProducer:
@@ -52,5 +52,5 @@ def _producers(settings: Settings, number: int, routes: Collection[Route], consu
 
 
 def _batch_bytes_max(consumer_group: ConsumerGroup, routes: Collection[Route]) -> int:
-    limits = (topics.get_message_bytes_max(consumer_group.admin, consumer_group.settings.destination, route.destination_topic) for route in routes)
+    limits = (topics.get_message_bytes_max(consumer_group.admin, consumer_group.settings.destination_cluster, route.destination_topic) for route in routes)
     return min(limits, default=BATCH_BYTES_MAX)

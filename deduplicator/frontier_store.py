@@ -75,19 +75,19 @@ class ConsumerGroup:
     def __init__(self, settings: Settings, pulse: Pulse) -> None:
         self.settings = settings
         self.pulse = pulse
-        self.reader = reader(settings.destination, settings)
-        self.commit_reader = commit_reader(settings.destination, settings)
-        self.admin = admin(settings.destination, settings)
+        self.reader = reader(settings.destination_cluster, settings)
+        self.commit_reader = commit_reader(settings.destination_cluster, settings)
+        self.admin = admin(settings.destination_cluster, settings)
         self.group = Group(settings, self.admin)
         self.undecided_since: float | None = None
         """When the starts that wait for a transaction began, on the monotonic clock."""
         self.undecided_at = 0.0
         """When the last one found it undecided."""
-        self.undecided_s = settings.number("deduplicator.transaction_timeout_ms") / 1000 + BEYOND_TIMEOUT_S
+        self.undecided_s = settings.deduplicator.transaction_timeout_ms / 1000 + BEYOND_TIMEOUT_S
 
     def describe_topics(self, names: Collection[str]) -> dict[str, topics.Topic]:
         """Those of these topics that exist on the destination cluster."""
-        return topics.look_up(self.settings.destination, self.admin, names)
+        return topics.look_up(self.settings.destination_cluster, self.admin, names)
 
     def list_partitions(self, names: Collection[str]) -> list[Place]:
         """The partitions of these topics."""
@@ -171,7 +171,7 @@ class KafkaFrontierStore:
         """
         client = self.consumer_group.admin
         names = {place.topic for place in frontiers}
-        compacted = {name for name in names if topics.is_compacted(client, self.consumer_group.settings.destination, name)}
+        compacted = {name for name in names if topics.is_compacted(client, self.consumer_group.settings.destination_cluster, name)}
         while True:
             self.consumer_group.pulse.beat()
             decided = True

@@ -72,8 +72,8 @@ class Loop:
         self.started_commit: StartedCommit | None = None
         self.has_failed = False
         """Whether the last transaction was not committed."""
-        transaction_timeout_s = settings.number("deduplicator.transaction_timeout_ms") / 1000
-        self.transaction_size = TransactionSize(settings.number("deduplicator.transaction_records"), transaction_timeout_s)
+        transaction_timeout_s = settings.deduplicator.transaction_timeout_ms / 1000
+        self.transaction_size = TransactionSize(settings.deduplicator.transaction_records, transaction_timeout_s)
         self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings)
         self.record_filter = record_filter
         functions = [rule for rule in settings.rules if partition_mapping.FUNCTION.fullmatch(rule.mapping)]

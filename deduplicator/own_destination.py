@@ -93,8 +93,8 @@ class Store(Protocol):
 
 def load_store(settings: Settings) -> Store:
     """An instance of the class; SettingsInvalid when it cannot be created."""
-    module, _, name = settings.text(destination_settings.DESTINATION_CLASS).partition(":")
-    options = orjson.loads(settings.text(destination_settings.DESTINATION_OPTIONS) or "{}")
+    module, _, name = settings.destination.class_.partition(":")
+    options = orjson.loads(settings.destination.options or "{}")
     try:
         store: Store = getattr(importlib.import_module(module), name)(settings.application, options)
     except Unavailable:
@@ -113,7 +113,7 @@ class OwnFrontierStore:
         self.routes = routes
         """By intermediate topic; routes are added while the worker runs."""
         self.consumer_group = consumer_group
-        self.identity = settings.text(destination_settings.DESTINATION_CLASS)
+        self.identity = settings.destination.class_
         """Stands for the destination's topic id in a frontier."""
         self.answers = True
         self.store = self.call_with_retries("opening it", lambda: load_store(settings))

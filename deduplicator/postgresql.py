@@ -81,7 +81,7 @@ class PostgresqlDestination:
         positions = {Place(place.topic, place.partition): (place.offset, str(place.metadata)) for place in self._offsets}
         try:
             session = self.frontier_store.session
-            self.frontier_store.set_deadline(self.frontier_store.settings.number("deduplicator.transaction_timeout_ms") / 1000)
+            self.frontier_store.set_deadline(self.frontier_store.settings.deduplicator.transaction_timeout_ms / 1000)
             with session.transaction():
                 self.frontier_store.move_frontiers(session, positions)
                 self.frontier_store.check_last_rows(session, self._last_offsets)

@@ -39,10 +39,11 @@ class Provenance:
 
 def build_record_filter(settings: Settings, limit: CallLimit) -> RecordFilter | None:
     """The filter that these settings define; None when every accepted record is written unchanged."""
-    functions, header = filters.load_functions(settings.text("filter.function"), settings.text("filter.options")), settings.text("provenance.header")
-    record_filter = FunctionFilter(functions, settings.text("filter.on_error") == "park", limit) if functions else None
+    functions, header = filters.load_functions(settings.filter.function, settings.filter.options), settings.provenance.header
+    record_filter = FunctionFilter(functions, settings.filter.on_error == "park", limit) if functions else None
     if not header:
         return record_filter
-    timeout_s = settings.number("connect_timeout_s")
-    source, destination = (topics.get_cluster_id(cluster, admin(cluster, settings), timeout_s) for cluster in (settings.source, settings.destination))
+    timeout_s = settings.connect_timeout_s
+    source, destination = (topics.get_cluster_id(cluster, admin(cluster, settings), timeout_s)
+                           for cluster in (settings.source_cluster, settings.destination_cluster))
     return Provenance(header, source, destination, record_filter)

@@ -78,7 +78,7 @@ class PartitionStarter:
         self.frontier_store = frontier_store
         self.had_frontiers = frontier_store.has_frontiers()
         """Read before this worker joins the group: later, other workers can have created frontiers in the same first start."""
-        self.is_recoverable = not (any(map(settings.text, filters.SETTINGS)) or destination_settings.is_outside_kafka(settings))
+        self.is_recoverable = not (filters.list_given(settings) or destination_settings.is_outside_kafka(settings))
 
     def start_partitions(self, places: Iterable[Place]) -> StartedPartitions:
         """The frontiers of these intermediate partitions; a Stop when one is refused. Waits while the destination does not answer; TransactionUndecided while
@@ -134,13 +134,13 @@ class PartitionStarter:
             return
         ends = self.frontier_store.get_end_offsets({output for place in missing for output in self._list_outputs(place, destinations)})
         settings = source_candidates.select_answering(self.settings)
-        source_admin = admin(settings.source, settings)
-        sources = topics.describe_sources(settings, source_admin, self.settings.number("connect_timeout_s"))
+        source_admin = admin(settings.source_cluster, settings)
+        sources = topics.describe_sources(settings, source_admin, self.settings.connect_timeout_s)
         check_start_offsets(self.settings, source_admin, sources, commits)
         for place in missing:
             route, output = self.routes[place.topic], self._output(place)
             filled = [other for other in self._list_outputs(place, destinations) if ends[other] > 0]
-            refuses = self.settings.text("deduplicator.without_frontier") == "refuse"
+            refuses = self.settings.deduplicator.without_frontier == "refuse"
             if filled and refuses and not self._is_from_other_sources(place, sources[route], destinations):
                 self._check_still_missing(place, destinations[place.topic])
                 raise FrontierLost(
@@ -183,7 +183,7 @@ class PartitionStarter:
         if place.topic in self.new_topics or self.settings.start.kind != "latest":
             return place.topic in self.new_topics
         is_later = self._has_records(place.topic) if has_others else self.had_frontiers
-        if self.settings.text("deduplicator.without_frontier") == "append":
+        if self.settings.deduplicator.without_frontier == "append":
             return is_later and not filled
         return is_later or self._was_copied(place.topic)
 

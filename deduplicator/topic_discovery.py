@@ -42,7 +42,7 @@ class TopicDiscovery:
         self.stopped.set()
 
     def _run(self) -> None:
-        client = admin(self.settings.source, self.settings)
+        client = admin(self.settings.source_cluster, self.settings)
         while not self.stopped.wait(INTERVAL_S):
             try:
                 if not self.routes.issuperset(topics.describe_sources(self.settings, client)):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import failpoints, permissions, positions, runtime, source_candidates, topics
+from common import failpoints, permissions, positions, runtime, source_candidates, topics, user_code
 from common.kafka_clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
@@ -146,13 +146,14 @@ class Worker:
 
 def build(settings: Settings, number: int) -> Worker:
     """A worker, each part after those that it depends on; joining the group comes last."""
+    user_code.check(settings)
     routes = {route.intermediate_topic: route for route in topics.prepare(source_candidates.select_answering(settings))}
     pulse = Pulse("deduplicator", number)
     partitions = Partitions()
     consumer = stage_two_consumer(settings, number)
     queue = compiled.create_queue(settings, routes.values(), consumer)
     COMPILED.labels(str(number)).set(queue is not None)
-    intermediate = Intermediate(consumer, settings.text("deduplicator.group_protocol") == "consumer", partitions, queue)
+    intermediate = Intermediate(consumer, settings.deduplicator.group_protocol == "consumer", partitions, queue)
     consumer_group = ConsumerGroup(settings, pulse)
     destination, frontier_store = destination_factory.build_destination(settings, number, routes, consumer_group, intermediate.commit)
     destination.resolve_in_doubt()  # before the frontier is read: it ends the transactions that a predecessor left open
@@ -161,7 +162,7 @@ def build(settings: Settings, number: int) -> Worker:
     loop = Loop(settings, routes, partitions, intermediate, starter, destination, pulse, build_record_filter(settings, CallLimit(pulse.beat)))
     if routes:
         intermediate.subscribe(routes)
-    reader_of_ends = reader(settings.destination, settings)  # each thread has clients of its own
+    reader_of_ends = reader(settings.destination_cluster, settings)  # each thread has clients of its own
     ends = Probe[dict[Place, int]](lambda: positions.read_ends(reader_of_ends, list(partitions.assigned), ANSWER_TIMEOUT_S), {},
                                    HOUSEKEEPING_S + ANSWER_TIMEOUT_S)
     ends.start("ends", HOUSEKEEPING_S)

@@ -146,7 +146,7 @@ def settings_file(data: bytes) -> None:
     if loaded is None:
         return
     for name in ("application", "instance", "intermediate.topic", "destination.topic"):
-        printed = loaded.text(name)
+        printed = str(loaded.values[name])
         assert printed not in {"None", "True", "False"} or printed.encode() in data, f"{name} is {printed!r}"
         assert not printed.startswith(("[", "{")) or printed.encode() in data, f"{name} is {printed!r}"
 

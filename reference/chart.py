@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.settings_table import SETTINGS, Setting
+from common.setting_fields import Setting
+from common.settings_table import SETTINGS
 from reo.version import VERSION
 
 ROOT = Path(__file__).parent.parent

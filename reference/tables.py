@@ -9,7 +9,8 @@ from common.candidate_settings import CANDIDATES_MAX
 from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, StageFailed, Stop
 from common.permissions import PARKED, PERMISSIONS
-from common.settings_table import SETTINGS, Setting
+from common.setting_fields import Setting
+from common.settings_table import SETTINGS
 
 STOPS = "how-to/stops.md"
 """The page that says what to do, one heading for each exit code."""
@@ -78,7 +79,7 @@ def _names(setting: Setting) -> str:
 def _default(setting: Setting) -> str:
     if setting.required:
         return "required"
-    return f"`{str(setting.default).lower() if setting.kind == 'flag' else setting.default}`" if setting.default != "" else ""
+    return f"`{str(setting.default).lower() if setting.kind == 'flag' else setting.default}`" if setting.default not in ("", None) else ""
 
 
 def _meaning(setting: Setting) -> str:

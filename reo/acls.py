@@ -69,9 +69,9 @@ class AclComparison:
     def __init__(self, settings: Settings, with_write: bool) -> None:
         self.settings = settings
         self.with_write = with_write
-        source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
-        self.source, self.destination = AclClient(settings.source, source_admin), AclClient(settings.destination, self.destination_admin)
-        self.rows = [row for route in topics.describe_sources(settings, source_admin, settings.number("connect_timeout_s")) for row in self._compare(route)]
+        source_admin, self.destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
+        self.source, self.destination = AclClient(settings.source_cluster, source_admin), AclClient(settings.destination_cluster, self.destination_admin)
+        self.rows = [row for route in topics.describe_sources(settings, source_admin, settings.connect_timeout_s) for row in self._compare(route)]
 
     @property
     def new_acls(self) -> list[AclBinding]:
@@ -103,7 +103,7 @@ class AclComparison:
     def _decide(self, route: Route, acl: AclBinding, destination_acls: Sequence[AclBinding]) -> AclRow:
         """Decide what happens to one ACL of the source."""
         new = on_topic(acl, route.destination_topic)
-        own = f"User:{self.settings.destination.security.sasl_username}"
+        own = f"User:{self.settings.destination_cluster.security.sasl_username}"
         reason, blocks_allows = "", False
         if new in destination_acls:
             reason = "the destination has it"

@@ -7,12 +7,12 @@ describe is reported as unknown, not as right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from common import destination_settings, permissions, source_candidates
+from common import destination_settings, permissions, source_candidates, user_code
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
 from common.permissions import OF_STAGE
 from common.settings import Settings
@@ -39,10 +39,11 @@ class Check:
     def run(self) -> None:
         """Run all checks in order."""
         self.findings.append(ok("settings", f"application {self.settings.application}: "
-                                            f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.text('source.mode')}"))
+                                            f"{', '.join(rule.source for rule in self.settings.rules)}, mode {self.settings.source.mode}"))
         self.findings += [warning("settings", line, "remove it, or set what the message names") for line in self.settings.list_warnings()]
+        self._add_findings("own code", self._check_user_code)
         self._add_findings("filter.sql", lambda: filter_sql.check_filter_sql(self.settings))
-        destination = self._check_cluster(self.settings.destination, "destination cluster")
+        destination = self._check_cluster(self.settings.destination_cluster, "destination cluster")
         sources = [self._check_cluster(source, f"source {'candidate ' + source.bootstrap_servers if self.settings.failover else 'cluster'}")
                    for source in self.settings.sources]
         if not any(sources) and len(sources) > 1:
@@ -51,7 +52,7 @@ class Check:
         if destination is None or not any(sources):
             return
         settings = source_candidates.select_answering(self.settings)
-        for cluster in (settings.source, settings.destination):
+        for cluster in (settings.source_cluster, settings.destination_cluster):
             self._add_findings(f"{cluster.name} brokers", lambda cluster=cluster: clusters.check_api_versions(settings, cluster))  # type: ignore[misc]
         self._check_permissions(settings)
         self._add_findings("destination transactions", lambda: clusters.check_transactions(settings, destination))
@@ -71,7 +72,7 @@ class Check:
         try:
             description = clusters.describe_cluster(self.settings, cluster)
         except ReoError as error:
-            is_one_of_many = cluster is not self.settings.destination and len(self.settings.sources) > 1
+            is_one_of_many = cluster is not self.settings.destination_cluster and len(self.settings.sources) > 1
             self.findings.append(warning(about, str(error), "the copy goes on from another candidate, if there is one") if is_one_of_many
                                  else failed(about, error))
             return None
@@ -89,12 +90,19 @@ class Check:
             return None
         return database
 
+    def _check_user_code(self) -> Iterator[Finding]:
+        """Nothing where the settings name none."""
+        names = user_code.list_names(self.settings)
+        user_code.check(self.settings)
+        if names:
+            yield ok("own code", f"{', '.join(names)} can be called")
+
     def _check_tables(self, database: Database | None, state: topics.RouteTopics) -> bool:
         """Whether the frontiers can be checked: the tables have no error, or the copies are not tables."""
         if not destination_settings.is_outside_kafka(self.settings):
             return True
         if not destination_settings.is_postgresql(self.settings):
-            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.text(destination_settings.DESTINATION_CLASS)} stores",
+            self.findings.append(warning("frontier", f"cannot be checked: it is in what {self.settings.destination.class_} stores",
                                          "the start compares it with the last records of each partition"))
             return False
         errors_before = findings.count_level(self.findings, "error")

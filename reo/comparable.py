@@ -19,7 +19,7 @@ from common.topics import Topic
 
 def select_comparable(settings: Settings, sources: Mapping[Route, Topic]) -> tuple[dict[Route, Topic], list[NotComparable]]:
     """The routes that are one to one and copied whole, and for each other route why it is left out."""
-    filter_settings = [name for name in filters.SETTINGS if settings.text(name)]
+    filter_settings = filters.list_given(settings)
     if filter_settings:
         why = f"{' and '.join(filter_settings)} {'is' if len(filter_settings) == 1 else 'are'} set, so the copy differs from the source as intended"
         return {}, [NotComparable(f"{route} cannot be compared with its source: {why}") for route in sources]

@@ -45,7 +45,7 @@ def list_settings(settings: Settings) -> Iterator[SettingRow]:
                 name = f"{setting.name}.{option}"
                 yield SettingRow(name, client_options.redact(option, text), settings.given_by[name])
             continue
-        value: Any = settings.values[setting.name]
+        value: Any = "" if settings.values[setting.name] is None else settings.values[setting.name]
         if setting.kind == "secret" and value:
             value = SECRET
         default = "default" if value != "" or setting.name not in derived else "default, follows from others"

@@ -54,15 +54,15 @@ class ConfigDrift:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings = source_candidates.select_answering(settings)
-        timeout_s = settings.number("connect_timeout_s")
-        source_admin, self.destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
+        timeout_s = settings.connect_timeout_s
+        source_admin, self.destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
         sources = topics.describe_sources(settings, source_admin, timeout_s)
         names = topics.list_written_topics(settings, sources)
-        self.existing = topics.look_up(settings.destination, self.destination_admin, names, timeout_s)
+        self.existing = topics.look_up(settings.destination_cluster, self.destination_admin, names, timeout_s)
         self.differences: list[Difference] = []
         compared: set[str] = set()
         for route, source in sources.items():
-            source_entries = topics.describe_config(source_admin, settings.source, source.name)
+            source_entries = topics.describe_config(source_admin, settings.source_cluster, source.name)
             if route.destination_topic not in compared:  # a shared one follows the first of its source topics
                 compared.add(route.destination_topic)
                 count = partition_mapping.get_min_partitions if route.destination_topic in self.existing else partition_mapping.count_new_partitions
@@ -91,7 +91,7 @@ class ConfigDrift:
             return [Difference(name, "topic", "none", f"{partitions} partitions", "with the source's configurations")]
         differences = [] if topic.partitions >= partitions else [
             Difference(name, "partitions", str(topic.partitions), str(partitions), "the source has them")]
-        return differences + compare(name, source, topics.describe_config(self.destination_admin, self.settings.destination, name))
+        return differences + compare(name, source, topics.describe_config(self.destination_admin, self.settings.destination_cluster, name))
 
     def _compare_destination(self, name: str, source: Entries, copy: Entries) -> list[Difference]:
         """As `_compare_destination`, after what is kept alike."""

@@ -180,7 +180,7 @@ class Cutover:
         """GroupBusy when a group has read at the source since its offsets were translated."""
         for group in self.view.find_groups(ends):
             translated = {row.source: row.source_offset for row in rows.get(group.name, ()) if row.source_offset is not None}
-            current_offsets = ForeignGroup(self.settings.source, self.view.source_admin, group.name).fetch_offsets(ends)
+            current_offsets = ForeignGroup(self.settings.source_cluster, self.view.source_admin, group.name).fetch_offsets(ends)
             if not group.has_stopped or current_offsets != translated:
                 raise GroupBusy(f"group {group.name} has read at the source after its consumers had stopped. Stop them there, and run the command again "
                                 "before they start at the destination")
@@ -259,9 +259,9 @@ def back_command(settings: Settings) -> int:
     """`reo cutover back`: removes the fence."""
     try:
         settings = source_candidates.select_answering(settings)
-        client = admin(settings.source, settings)
-        names = sorted({route.source_topic for route in topics.list_routes(settings, client, settings.number("connect_timeout_s"))})
-        fence = Fence(settings.source, client)
+        client = admin(settings.source_cluster, settings)
+        names = sorted({route.source_topic for route in topics.list_routes(settings, client, settings.connect_timeout_s)})
+        fence = Fence(settings.source_cluster, client)
         fenced = fence.find_fenced(names)
         fence.remove(fenced)
     except ReoError as error:

@@ -63,7 +63,7 @@ class CutoverView:
         self.pattern = re.compile(groups)
         self.inspector = Inspector(settings)
         self.source_admin, self.destination_admin = self.inspector.clients.source_admin, self.inspector.clients.destination_admin
-        self.fence = Fence(settings.source, self.source_admin)
+        self.fence = Fence(settings.source_cluster, self.source_admin)
 
     def take_snapshot(self) -> Snapshot:
         """The partitions; MoveRefused when there are none."""
@@ -76,13 +76,13 @@ class CutoverView:
         """The groups that have an offset on these source partitions, or read them."""
         topics = {place.topic for place in ends}
         groups = []
-        for name in list_groups(self.settings.source, self.source_admin):
+        for name in list_groups(self.settings.source_cluster, self.source_admin):
             if not self.pattern.fullmatch(name) or name == self.settings.application:
                 continue
-            group = ForeignGroup(self.settings.source, self.source_admin, name)
+            group = ForeignGroup(self.settings.source_cluster, self.source_admin, name)
             offsets, readers = group.fetch_offsets(ends), group.list_readers(topics)
             if offsets or readers:
-                active = ForeignGroup(self.settings.destination, self.destination_admin, name).has_members()
+                active = ForeignGroup(self.settings.destination_cluster, self.destination_admin, name).has_members()
                 groups.append(MovingGroup(name, len(offsets), sum(ends[place] - offset for place, offset in offsets.items()), readers, active))
         return groups
 

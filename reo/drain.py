@@ -22,8 +22,8 @@ class Drain:
     """The end offsets of the intermediate topics at the start, and whether the group has reached them."""
 
     def __init__(self, settings: Settings, places: Iterable[Place]) -> None:
-        self.reader = commit_reader(settings.destination, settings)
-        self.ends = positions.list_end_offsets(admin(settings.destination, settings), places)
+        self.reader = commit_reader(settings.destination_cluster, settings)
+        self.ends = positions.list_end_offsets(admin(settings.destination_cluster, settings), places)
         self.next_check_s = 0.0
 
     def is_complete(self) -> bool:

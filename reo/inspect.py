@@ -30,8 +30,8 @@ KEY_MAX = 24
 
 def read_rows(settings: Settings, partition: int | None, begin: int | None, count: int) -> Iterator[dict[str, Any]]:
     """The records of each partition from offset `begin` on, or the last ones; at most `count` of each."""
-    client, consumer = admin(settings.destination, settings), reader(settings.destination, settings)
-    routes = topics.list_routes(settings, admin(settings.source, settings), settings.number("connect_timeout_s"))
+    client, consumer = admin(settings.destination_cluster, settings), reader(settings.destination_cluster, settings)
+    routes = topics.list_routes(settings, admin(settings.source_cluster, settings), settings.connect_timeout_s)
     intermediate_topics = topics.describe(client, [route.intermediate_topic for route in routes])
     places = [Place(name, number) for name, topic in intermediate_topics.items() for number in range(topic.partitions) if partition in (None, number)]
     if not places:

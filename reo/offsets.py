@@ -50,29 +50,29 @@ class Translator:
     def __init__(self, settings: Settings, on_progress: Callable[[], None] = lambda: None) -> None:
         self.settings = settings
         self.on_progress = on_progress
-        self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source, settings.destination))
-        self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source, settings.destination))
+        self.source_admin, self.destination_admin = (admin(cluster, settings) for cluster in (settings.source_cluster, settings.destination_cluster))
+        self.source_reader, self.destination_reader = (reader(cluster, settings) for cluster in (settings.source_cluster, settings.destination_cluster))
         self.zero_timestamp_ms = destination_settings.get_zero_timestamp_ms(settings) or 0
         self.look_up_topics()
 
     def look_up_topics(self) -> None:
         """Find the routes, and the topics as they are now; TopicMissing when one does not exist."""
-        timeout_s = self.settings.number("connect_timeout_s")
+        timeout_s = self.settings.connect_timeout_s
         self.sources, self.not_comparable = select_comparable(
             self.settings, topics.describe_sources(self.settings, self.source_admin, timeout_s))
         names = [route.destination_topic for route in self.sources]
-        self.destinations = topics.look_up(self.settings.destination, self.destination_admin, names, timeout_s)
+        self.destinations = topics.look_up(self.settings.destination_cluster, self.destination_admin, names, timeout_s)
         for name in names:
             if name not in self.destinations:
                 raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied to it yet. Start the service")
 
     def source_group(self, name: str) -> ForeignGroup:
         """The group at the source."""
-        return ForeignGroup(self.settings.source, self.source_admin, name)
+        return ForeignGroup(self.settings.source_cluster, self.source_admin, name)
 
     def destination_group(self, name: str) -> ForeignGroup:
         """The group at the destination."""
-        return ForeignGroup(self.settings.destination, self.destination_admin, name)
+        return ForeignGroup(self.settings.destination_cluster, self.destination_admin, name)
 
     def translate(self, group: str, proved: ProvedOffsets | None = None) -> list[TranslatedPartition]:
         """A row for each partition; changes nothing on the clusters.

@@ -84,7 +84,7 @@ class OffsetsSync:
 
     def list_matching(self) -> list[str]:
         """The groups of the source that match, and a group that the pattern names literally, which the principal may not be allowed to see."""
-        groups = [name for name in list_groups(self.settings.source, self.translator.source_admin) if self.pattern.fullmatch(name)]
+        groups = [name for name in list_groups(self.settings.source_cluster, self.translator.source_admin) if self.pattern.fullmatch(name)]
         is_literal = re.escape(self.pattern.pattern).replace("\\-", "-") == self.pattern.pattern
         return [name for name in groups or ([self.pattern.pattern] if is_literal else []) if name != self.settings.application]
 
@@ -143,7 +143,7 @@ def command(settings: Settings, groups: str | None, interval_s: float | None, as
     """The sub-command. Exit code of one round: 0 when all is translated, else that of the first error. With an interval it runs until Ctrl-C."""
     try:
         destination_settings.refuse_command(settings, "reo offsets", "a table has the source's own offsets, and no consumer groups")
-        pattern = groups or settings.text("offsets.sync_groups")
+        pattern = groups or settings.offsets.sync_groups
         if not pattern:
             raise SettingsInvalid("`reo offsets sync` needs the groups to translate: --groups REGEX, or the setting offsets.sync_groups")
         settings = source_candidates.select_answering(settings)
@@ -182,7 +182,7 @@ def run(settings: Settings, stopping: Stopping) -> int:
     while not stopping():
         round_began_s = runtime.monotonic()
         try:
-            sync = sync or OffsetsSync(source_candidates.select_answering(settings), settings.text("offsets.sync_groups"), beat)
+            sync = sync or OffsetsSync(source_candidates.select_answering(settings), settings.offsets.sync_groups, beat)
             groups = sync.sync()
             text = "; ".join([summarize(groups), *(str(error) for group in groups for error in group.errors if not isinstance(error, OffsetUntranslatable))])
         except ReoError as error:
@@ -190,7 +190,7 @@ def run(settings: Settings, stopping: Stopping) -> int:
         if text != logged:
             log.log(logging.INFO if sync else logging.WARNING, "consumer groups: %s", text)
         logged = text
-        while not stopping() and runtime.monotonic() < round_began_s + settings.number("offsets.sync_interval_s"):
+        while not stopping() and runtime.monotonic() < round_began_s + settings.offsets.sync_interval_s:
             beat()
             runtime.sleep(POLL_S)
     return 0

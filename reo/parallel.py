@@ -57,7 +57,7 @@ class PairComparer:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.readers = [reader(cluster, settings, **BULK_READER_OPTIONS) for cluster in (settings.source, settings.destination)]
+        self.readers = [reader(cluster, settings, **BULK_READER_OPTIONS) for cluster in (settings.source_cluster, settings.destination_cluster)]
         self.read_rows: Callable[[Place, int], Generator[Consumed]] | None = None
         """Reads the copies when these are tables."""
         if destination_settings.is_postgresql(settings):
@@ -92,9 +92,9 @@ class PairComparer:
         if result.equal or not (pair.source_head_deleted or pair.copy_head_missing):
             return
         result.starts_late = pair.source_head_deleted
-        source = PartitionReader(admin(self.settings.source, self.settings), source_reader, pair.source, self.zero_timestamp_ms)
+        source = PartitionReader(admin(self.settings.source_cluster, self.settings), source_reader, pair.source, self.zero_timestamp_ms)
         if self.read_rows is None:
-            destination = PartitionReader(admin(self.settings.destination, self.settings), destination_reader, pair.destination)
+            destination = PartitionReader(admin(self.settings.destination_cluster, self.settings), destination_reader, pair.destination)
             result.common_start = find_common_start(source, destination, pair.source_head_deleted, pair.copy_head_missing)
         else:
             result.common_start = self._find_common_row(pair, source)

@@ -47,11 +47,12 @@ class Recovery:
         self.applied = False
         self.identity = ""
         """The identity of the source in the frontiers."""
-        self.source_admin, self.destination_admin = (admin(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
-        self.source_reader, self.destination_reader = (reader(cluster, self.settings) for cluster in (self.settings.source, self.settings.destination))
+        clusters = (self.settings.source_cluster, self.settings.destination_cluster)
+        self.source_admin, self.destination_admin = (admin(cluster, self.settings) for cluster in clusters)
+        self.source_reader, self.destination_reader = (reader(cluster, self.settings) for cluster in clusters)
         self.group = Group(self.settings, self.destination_admin)
         name = route.destination_topic
-        destination_topics = topics.look_up(self.settings.destination, self.destination_admin, [name], self.settings.number("connect_timeout_s"))
+        destination_topics = topics.look_up(self.settings.destination_cluster, self.destination_admin, [name], self.settings.connect_timeout_s)
         if name not in destination_topics:
             raise TopicMissing(f"the destination topic {name} does not exist: nothing was copied, so there is nothing to recover. Start the service")
         self.destination = destination_topics[name]
@@ -61,8 +62,8 @@ class Recovery:
         """Fill `partitions`; changes nothing on the clusters."""
         commits = self._load_commits()
         ends = self._destination_ends()
-        is_compacted = (topics.is_compacted(self.source_admin, self.settings.source, self.source.name)
-                        or topics.is_compacted(self.destination_admin, self.settings.destination, self.destination.name))
+        is_compacted = (topics.is_compacted(self.source_admin, self.settings.source_cluster, self.source.name)
+                        or topics.is_compacted(self.destination_admin, self.settings.destination_cluster, self.destination.name))
         self.partitions = [_decode_commit(partition, commits.get(partition)) for partition in self.common_partitions]
         source_partitions = max((row.frontier.source_partitions for row in self.partitions if row.frontier), default=len(self.common_partitions))
         self.identity = self._find_identity()
@@ -187,10 +188,10 @@ def command(settings: Settings, apply: bool, as_json: bool) -> int:
         settings = source_candidates.select_answering(settings)
         permissions.check_permissions(settings, "recover --apply" if apply else "recover")
         sources, not_comparable = select_comparable(
-            settings, topics.describe_sources(settings, admin(settings.source, settings), settings.number("connect_timeout_s")))
+            settings, topics.describe_sources(settings, admin(settings.source_cluster, settings), settings.connect_timeout_s))
         routes = [Recovery(settings, route, source) for route, source in sources.items()]
         if apply:
-            Group(settings, admin(settings.destination, settings)).check_stopped()
+            Group(settings, admin(settings.destination_cluster, settings)).check_stopped()
         for recovery in routes:
             recovery.read_data()
         refused = [row.refusal for recovery in routes for row in recovery.partitions if row.refusal]

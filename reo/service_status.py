@@ -92,7 +92,7 @@ def _find_partitions(settings: Settings, gauges: Gauges) -> list[tuple[Place, Pl
         if key[0] in ("reo_source_end_offset", "reo_frontier_offset")
     }
     routes = topic_rules.routes(
-        settings.rules, {place.topic for place in sources}, settings.text("intermediate.topic")
+        settings.rules, {place.topic for place in sources}, settings.intermediate.topic
     )
     return [
         (place, route.intermediate(place.partition))

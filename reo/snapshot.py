@@ -92,9 +92,9 @@ class Inspector:
 
     def take_snapshot(self) -> Snapshot:
         """Ask both clusters; ClusterUnreachable and similar errors when one does not answer, FrontierUnreadable when a commit is not reo's."""
-        settings, timeout_s = self.settings, self.settings.number("connect_timeout_s")
+        settings, timeout_s = self.settings, self.settings.connect_timeout_s
         sources = topics.describe_sources(settings, self.clients.source_admin, timeout_s)
-        existing = topics.look_up(settings.destination, self.clients.destination_admin, topics.list_written_topics(settings, sources), timeout_s)
+        existing = topics.look_up(settings.destination_cluster, self.clients.destination_admin, topics.list_written_topics(settings, sources), timeout_s)
         pairs = [(route.source(partition), route.intermediate(partition)) for route, source in sources.items() for partition in range(source.partitions)]
         intermediates = [place for _, place in pairs if place.topic in existing and place.partition < existing[place.topic].partitions]
         commits = self.group.read_commits(intermediates)

@@ -25,7 +25,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import mark_process_dead
 
-from common import runtime
+from common import runtime, user_code
 from common.child_processes import die_with_parent
 from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
 from common.process import Stopping
@@ -92,6 +92,8 @@ class Supervisor:
         try:
             if "replicator" in self.stages:
                 connector.jars()  # before anything is created on the clusters
+            if "deduplicator" in self.stages:
+                user_code.check(self.settings)
             places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
             if places is None:
                 return 0
@@ -99,9 +101,9 @@ class Supervisor:
             drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
             (self.folder / "metrics").mkdir()
             self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
-            if "deduplicator" in self.stages and self.settings.text("offsets.sync_groups"):
+            if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
                 self.children.append(Child(offsets_sync.STAGE, 0))
-            port = health.start_server(self.settings.text("metrics.address"), self.settings.number("metrics.port"), str(self.folder / "metrics"),
+            port = health.start_server(self.settings.metrics.address, self.settings.metrics.port, str(self.folder / "metrics"),
                                        self.processes, self.describe, any_port=self.settings.stop_at_end)
             log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
             watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
@@ -128,7 +130,7 @@ class Supervisor:
         return service_status.build_status(self.settings, self.stages, registry, now, self.last_error)
 
     def _count_workers(self, stage: str) -> int:
-        return self.settings.number("deduplicator.workers") if stage == "deduplicator" else 1
+        return self.settings.deduplicator.workers if stage == "deduplicator" else 1
 
     def _update_child(self, child: Child) -> None:
         """Start a child when its backoff is over; when it has ended, decide by its exit code."""
@@ -165,7 +167,7 @@ class Supervisor:
             "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"), "TMPDIR": str(self.folder),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
         }
-        as_json = self.settings.text("log.format") == "json"
+        as_json = self.settings.log.format == "json"
         command = [sys.executable, "-m", MODULES.get(child.stage, child.stage), str(child.worker)]
         child.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)

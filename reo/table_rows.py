@@ -75,7 +75,7 @@ class TableRow:
 
 def open_tables(settings: Settings) -> Callable[[Place, int], Generator[Consumed]]:
     """Connect; returns what reads the rows of a partition from a source offset on."""
-    session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
+    session = postgresql.connect(settings, "verify", settings.connect_timeout_s)
 
     def read_rows(place: Place, begin: int) -> Generator[Consumed]:
         try:
@@ -91,7 +91,7 @@ def open_tables(settings: Settings) -> Callable[[Place, int], Generator[Consumed
 
 def count_partitions(settings: Settings, names: Collection[str]) -> dict[str, int]:
     """The number of partitions in each table: the highest one that has a row, and 1. TopicMissing when one of the tables does not exist."""
-    session = postgresql.connect(settings, "verify", settings.number("connect_timeout_s"))
+    session = postgresql.connect(settings, "verify", settings.connect_timeout_s)
     try:
         for name in names:
             if not postgresql.is_there(session, postgresql.table(settings, name)):

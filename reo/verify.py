@@ -41,8 +41,8 @@ class Verification:
     def __init__(self, settings: Settings, resume_file: ResumeFile) -> None:
         self.settings = settings = source_candidates.select_answering(settings)
         self.resume_file = resume_file
-        timeout_s = settings.number("connect_timeout_s")
-        source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
+        timeout_s = settings.connect_timeout_s
+        source_admin, destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
         sources, self.not_comparable = select_comparable(settings, topics.describe_sources(settings, source_admin, timeout_s))
         copies, partitions = _look_up_copies(settings, sources)
         self.not_compared = list(not_compared.list_of_topics(sources, partitions))
@@ -54,10 +54,10 @@ class Verification:
         self._saved_at = runtime.monotonic()
         for route, source in sources.items():
             copy = copies.get(route)
-            is_compacted = topics.is_compacted(source_admin, settings.source, source.name)
+            is_compacted = topics.is_compacted(source_admin, settings.source_cluster, source.name)
             if copy is not None:
                 resume_file.check_topics(source, copy)
-                is_compacted = is_compacted or topics.is_compacted(destination_admin, settings.destination, copy.name)
+                is_compacted = is_compacted or topics.is_compacted(destination_admin, settings.destination_cluster, copy.name)
             left, right = ([side(partition) for partition in range(source.partitions)] for side in (route.source, route.destination))
             source_begins, source_ends = (ask(source_admin, left) for ask in (positions.list_beginning_offsets, positions.list_end_offsets))
             destination_begins = positions.list_beginning_offsets(destination_admin, right) if copy is not None else dict.fromkeys(right, 0)
@@ -94,7 +94,7 @@ def _look_up_copies(settings: Settings, sources: Mapping[Route, Topic]) -> tuple
         from reo.table_rows import count_partitions
 
         return {}, count_partitions(settings, names)
-    destinations = topics.look_up(settings.destination, admin(settings.destination, settings), names, settings.number("connect_timeout_s"))
+    destinations = topics.look_up(settings.destination_cluster, admin(settings.destination_cluster, settings), names, settings.connect_timeout_s)
     for route, source in sources.items():
         if route.destination_topic not in destinations or destinations[route.destination_topic].partitions < source.partitions:
             raise TopicMissing(f"the destination topic {route.destination_topic} does not exist or lacks partitions: nothing was copied to it yet")

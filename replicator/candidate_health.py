@@ -45,7 +45,7 @@ class Health:
         self.selection = selection
         has_candidates = len(settings.sources) > 1
         self.clients = [admin(cluster, settings) for cluster in settings.sources] if has_candidates else []
-        self.interval_s = settings.number("source.healthcheck_interval_ms") / 1000
+        self.interval_s = settings.source.healthcheck_interval_ms / 1000
         self.next_round_at = self.next_lagging_at = 0.0
         self.pending: list[OffsetFutures] = []
 
@@ -83,14 +83,14 @@ class Health:
         current = self.selection.current
         assert current is not None
         event = evaluate({number: end_sum for number, end_sum in end_sums.items() if number == current or number not in self.selection.refused}, current,
-                         self.settings.number("source.offset_lag_threshold"))
+                         self.settings.source.offset_lag_threshold)
         names = [cluster.bootstrap_servers for cluster in self.settings.sources]
         if event == "lost":
             log.warning("source candidate %s does not answer", names[current])
         elif event == "lagging":
             if runtime.monotonic() < self.next_lagging_at:
                 return None
-            self.next_lagging_at = runtime.monotonic() + self.settings.number("source.backoff_max_ms") / 1000
+            self.next_lagging_at = runtime.monotonic() + self.settings.source.backoff_max_ms / 1000
             SOURCE_LAGGED.labels(names[current]).inc()
             log.warning("source candidate %s is behind: %s", names[current], {names[number]: end_sum for number, end_sum in end_sums.items()})
         return event

@@ -18,8 +18,8 @@ class Clients:
     """One client of each kind and side. A consumer has one assignment at a time, so each set of topics has a reader of its own."""
 
     def __init__(self, settings: Settings) -> None:
-        self.destination_admin: AdminClient = admin(settings.destination, settings)
-        self.frontier_reader: Consumer = commit_reader(settings.destination, settings, **SINGLE_RECORD_FETCH)
+        self.destination_admin: AdminClient = admin(settings.destination_cluster, settings)
+        self.frontier_reader: Consumer = commit_reader(settings.destination_cluster, settings, **SINGLE_RECORD_FETCH)
         self.read_up_to_writer = ReadUpToWriter(settings)
         self.source_admin: AdminClient
         self.source_reader: Consumer
@@ -28,6 +28,6 @@ class Clients:
 
     def use_source(self, settings: Settings) -> None:
         """Query this source from now on."""
-        if self.source != settings.source.bootstrap_servers:
-            self.source = settings.source.bootstrap_servers
-            self.source_admin, self.source_reader = admin(settings.source, settings), reader(settings.source, settings, **SINGLE_RECORD_FETCH)
+        if self.source != settings.source_cluster.bootstrap_servers:
+            self.source = settings.source_cluster.bootstrap_servers
+            self.source_admin, self.source_reader = admin(settings.source_cluster, settings), reader(settings.source_cluster, settings, **SINGLE_RECORD_FETCH)

@@ -32,22 +32,22 @@ def options(settings: Settings, batch_bytes_max: int) -> dict[str, str]:
     """The sink's options."""
     buffer = str(buffer_bytes(batch_bytes_max))
     return {
-        **settings.destination.security.spark(),
-        "kafka.bootstrap.servers": settings.destination.bootstrap_servers,
+        **settings.destination_cluster.security.spark(),
+        "kafka.bootstrap.servers": settings.destination_cluster.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-intermediate",
         "kafka.acks": "all",
         "kafka.enable.idempotence": "true",  # no duplicates and no reordering by the producer's own retries
         "kafka.max.in.flight.requests.per.connection": "5",  # the most with which idempotence keeps order
-        "kafka.delivery.timeout.ms": str(settings.number("producer.delivery_timeout_ms")),  # a record that is given up is a hole
+        "kafka.delivery.timeout.ms": str(settings.producer.delivery_timeout_ms),  # a record that is given up is a hole
         "kafka.max.block.ms": "600000",
-        "kafka.linger.ms": str(settings.number("producer.linger_ms")),
+        "kafka.linger.ms": str(settings.producer.linger_ms),
         "kafka.batch.size": "131072",
         "kafka.buffer.memory": buffer,
         "kafka.max.request.size": buffer,  # the topic's max.message.bytes decides
-        "kafka.compression.type": settings.text("producer.compression_type"),
+        "kafka.compression.type": settings.producer.compression_type,
         "kafka.reconnect.backoff.max.ms": "1000",
         "includeHeaders": "true",
-        **client_options.to_spark_options(settings.options("intermediate.producer_options")),
+        **client_options.to_spark_options(settings.intermediate.producer_options),
     }
 
 

@@ -69,7 +69,7 @@ appender.err.layout.eventTemplate = {"time": {"$resolver": "timestamp", "pattern
 
 def options(settings: Settings, partitions: int) -> str:
     """The options of the driver and of executors, without the heap size, which Spark sets."""
-    token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (*settings.sources, settings.destination))))
+    token_urls = ",".join(filter(None, (cluster.security.sasl_oauth_token_url for cluster in (*settings.sources, settings.destination_cluster))))
     young_mb = YOUNG_PERCENT * memory.heap_mb(settings, partitions) // 100
     return " ".join([class_archive.COLLECTOR, f"-Xmn{young_mb}m", SURVIVORS, *LATE_OPTIMISER, *METASPACE, "-XX:ReservedCodeCacheSize=96m",
                      "-Djava.net.preferIPv4Stack=true", f"-D{ALLOWED_URLS}={token_urls}"])

@@ -16,8 +16,7 @@ HEAP_MB, FOR_PARTITIONS, MB_A_PARTITION = 512, 16, 8
 
 def heap_mb(settings: Settings, partitions: int) -> int:
     """`replicator.memory_mb`, or the heap that this number of partitions needs."""
-    memory_mb = settings.text("replicator.memory_mb")
-    return int(memory_mb) if memory_mb else HEAP_MB + MB_A_PARTITION * max(0, partitions - FOR_PARTITIONS)
+    return settings.replicator.memory_mb or HEAP_MB + MB_A_PARTITION * max(0, partitions - FOR_PARTITIONS)
 
 
 def fetch_bytes(settings: Settings, partitions: int) -> int:

@@ -45,7 +45,7 @@ class Planner:
 
     def plan(self) -> Plan | None:
         """The plan of the next run; None when the process is asked to stop while it waits."""
-        backoff_s = self.settings.number("source.backoff_min_ms") / 1000
+        backoff_s = self.settings.source.backoff_min_ms / 1000
         while not self.stopping():
             settings = source_candidates.select_answering(self.settings)
             permissions.check_permissions(settings, "run replicator")  # without it, a run without permission fails with Spark's message, which names no ACL
@@ -59,7 +59,7 @@ class Planner:
                 self.clients.use_source(source.settings)
                 return self._build_plan(source, frontiers)
             wait_unless_stopping(backoff_s, self.pulse, self.stopping, "source")
-            backoff_s = min(2 * backoff_s, self.settings.number("source.backoff_max_ms") / 1000)
+            backoff_s = min(2 * backoff_s, self.settings.source.backoff_max_ms / 1000)
         return None
 
     def _build_plan(self, snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier]) -> Plan:
@@ -73,7 +73,7 @@ class Planner:
                     self._batch_bytes_max(frontiers), tail_comparison.list_last_copied(snapshot.sources, frontiers))
 
     def _batch_bytes_max(self, places: Iterable[Place]) -> int:
-        client, cluster = self.clients.destination_admin, self.settings.destination
+        client, cluster = self.clients.destination_admin, self.settings.destination_cluster
         return max((topics.get_message_bytes_max(client, cluster, name) for name in {place.topic for place in places}), default=0)
 
     def _prepare_sources(self, settings: Settings) -> dict[Route, Topic]:
@@ -93,7 +93,7 @@ class Planner:
 
     def _wait_for_frontiers(self, places: list[Place]) -> dict[Place, GroupCommit] | None:
         """The frontier of every partition, after giving stage two `replicator.drain_s` to read the intermediate topics to the end."""
-        drain_deadline = runtime.monotonic() + self.settings.number("replicator.drain_s")
+        drain_deadline = runtime.monotonic() + self.settings.replicator.drain_s
         logged_at = 0.0
         while not self.stopping():
             self.pulse.wait("stage two")

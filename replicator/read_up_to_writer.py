@@ -55,8 +55,8 @@ class ReadUpToWriter:
             if empty_range.end <= empty_range.frontier + 1 or self.written.get(place) == (epoch, empty_range):
                 continue
             self.written[place] = epoch, empty_range
-            self.producer = self.producer or idempotent_producer(self.settings.destination, self.settings, "replicator-notes")
-            record = ReadUpTo(place.partition, empty_range.end - 1, empty_range.frontier, epoch, by_topic[place.topic], bool(self.settings.text("filter.sql")))
+            self.producer = self.producer or idempotent_producer(self.settings.destination_cluster, self.settings, "replicator-notes")
+            record = ReadUpTo(place.partition, empty_range.end - 1, empty_range.frontier, epoch, by_topic[place.topic], bool(self.settings.filter.sql))
             log.debug("%s: nothing to copy after source offset %d up to %d", place, empty_range.frontier, empty_range.end - 1)
             try:
                 self.producer.produce(place.topic, partition=place.partition, headers=[(HEADER, encode(record))])

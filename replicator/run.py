@@ -119,12 +119,12 @@ def start_query(spark: SparkSession, plan: Plan) -> Query:
     """Start the run's query: Real-Time Mode to follow the source, `availableNow` to read what is there and end."""
     settings, at_source = plan.settings, plan.source_partitions()
     records = source.read_records(spark, settings, {at_source[place]: offset for place, offset in plan.starts.items()})
-    wrapped = wrap.wrap_records(apply_filter(records, settings.text("filter.sql")), plan.identities, plan.epoch)
+    wrapped = wrap.wrap_records(apply_filter(records, settings.filter.sql), plan.identities, plan.epoch)
     writer = intermediate.create_writer(wrapped, settings, plan.batch_bytes_max)
     if settings.stop_at_end:
         writer = writer.outputMode("append").trigger(availableNow=True)
     else:
-        writer = writer.outputMode("update").trigger(realTime=f"{settings.number('replicator.batch_s')} seconds")  # type: ignore[call-overload]  # newer than its stub
+        writer = writer.outputMode("update").trigger(realTime=f"{settings.replicator.batch_s} seconds")  # type: ignore[call-overload]  # newer than its stub
     return writer.start()
 
 

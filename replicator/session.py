@@ -24,7 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from common import client_options, spark_options
+from common import client_options
 from common.child_processes import kill_children
 from common.errors import StageFailed
 from common.nearest import suggest
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration. Raw options come last and win."""
     folder = Path(tempfile.gettempdir())
-    log_option = jvm.write_log_config(folder, settings.text("log.format"), jvm.DRIVER)
+    log_option = jvm.write_log_config(folder, settings.log.format, jvm.DRIVER)
     heap_mb = memory.heap_mb(settings, partitions)
     slots = spark_master.count_slots(partitions)
     return {
-        "spark.master": settings.text("replicator.master") or f"local[{slots}]",
+        "spark.master": settings.replicator.master or f"local[{slots}]",
         "spark.app.name": settings.application,
         "spark.driver.memory": f"{heap_mb}m",
         "spark.driver.extraJavaOptions": f"{log_option} -Xms{heap_mb}m {jvm.options(settings, partitions)}",
@@ -59,7 +59,7 @@ def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "5s",
         "spark.kafka.consumer.cache.capacity": str(max(64, slots)),  # one for each partition; beyond it, Spark logs a warning at each use of the pool
         **spark_master.build_configuration(settings, partitions),
-        **settings.options(spark_options.SETTING),
+        **settings.replicator.spark_options,
     }
 
 
@@ -72,7 +72,7 @@ def start_session(settings: Settings, partitions: int) -> SparkSession:
     try:
         spark = builder.getOrCreate()
         _warn_of_unknown_options(spark, settings)
-        sql_filter.check_condition(spark, settings.text("filter.sql"))
+        sql_filter.check_condition(spark, settings.filter.sql)
     except (PySparkRuntimeError, Py4JError) as failed:
         raise StageFailed("the JVM of stage one did not start: " + str(failed).split("\n\n", 1)[0]) from None
     return spark
@@ -80,8 +80,8 @@ def start_session(settings: Settings, partitions: int) -> SparkSession:
 
 def _warn_of_unknown_options(spark: SparkSession, settings: Settings) -> None:
     """Warn of options that Kafka's Java client does not know: it ignores them, a mistyped one too. (A plug-in of the client may have its own.)"""
-    for name, config in (("source.consumer_options", "consumer.ConsumerConfig"), ("intermediate.producer_options", "producer.ProducerConfig")):
-        raw_options = settings.options(name)
+    for name, raw_options, config in (("source.consumer_options", settings.source.consumer_options, "consumer.ConsumerConfig"),
+                                      ("intermediate.producer_options", settings.intermediate.producer_options, "producer.ProducerConfig")):
         if not raw_options:
             continue
         known = set(reduce(getattr, config.split("."), spark.sparkContext._jvm.org.apache.kafka.clients).configNames())  # type: ignore[union-attr]

@@ -23,8 +23,8 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
     for place, offset in sorted(starts.items()):
         offsets.setdefault(place.topic, {})[str(place.partition)] = offset
     return {
-        **settings.source.security.spark(),
-        "kafka.bootstrap.servers": settings.source.bootstrap_servers,
+        **settings.source_cluster.security.spark(),
+        "kafka.bootstrap.servers": settings.source_cluster.bootstrap_servers,
         "kafka.client.id": f"{settings.client_id}-replicator-source",
         "kafka.isolation.level": "read_committed",  # aborted records are not copied
         # not `subscribe`: only a new run adds partitions
@@ -33,13 +33,13 @@ def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:
         "failOnDataLoss": "true",  # missing data is a failure, never a warning
         "includeHeaders": "true",
         "groupIdPrefix": f"{settings.application}-replicator",
-        "kafka.fetch.min.bytes": str(settings.number("source.fetch_min_bytes")),
+        "kafka.fetch.min.bytes": str(settings.source.fetch_min_bytes),
         "kafka.max.poll.records": "1000",
         "kafka.max.partition.fetch.bytes": str(memory.fetch_bytes(settings, len(starts))),
         "kafka.reconnect.backoff.max.ms": "1000",
         # The sequence numbers need one Spark task per Kafka partition: minPartitions, maxRecordsPerPartition and speculation
         # would split a partition and are not set anywhere.
-        **client_options.to_spark_options(settings.options("source.consumer_options")),
+        **client_options.to_spark_options(settings.source.consumer_options),
     }
 
 

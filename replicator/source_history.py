@@ -53,7 +53,7 @@ def check_history(settings: Settings, client: AdminClient, reader: Consumer, cop
             _check_same(place, last, records[place])
         elif begins[place] > last.source_offset:
             continue
-        elif ends[place] <= last.source_offset or not topics.is_compacted(client, settings.source, place.topic):
+        elif ends[place] <= last.source_offset or not topics.is_compacted(client, settings.source_cluster, place.topic):
             raise _lost_records(place, f"no record at offset {last.source_offset} any more, which was the last one copied")
     following = {place: max(last.source_offset + 1, begins.get(place, 0)) for place, (last, _) in copied.items()}
     _check_nothing_follows(settings, reader, {place: begin for place, begin in following.items() if begin <= copied[place].empty_up_to}, copied)
@@ -82,7 +82,8 @@ def _check_stable(settings: Settings, client: AdminClient, silent: Mapping[Place
 
 def _check_answered(settings: Settings, silent: Collection[Place]) -> None:
     if silent:
-        raise ClusterUnreachable(f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the {settings.source.name} cluster: no answer")
+        raise ClusterUnreachable(f"reading the last copied record of {', '.join(map(str, sorted(silent)))} of the "
+                                 f"{settings.source_cluster.name} cluster: no answer")
 
 
 def _is_at(record: Consumed | None, offset: int) -> bool:

@@ -56,7 +56,7 @@ class SourceSelection:
         self.settings = settings
         self.on_progress = on_progress
         self.state_file = state_file
-        self.initial = chance.randrange(len(settings.sources)) if settings.values["source.randomize_initial"] else 0
+        self.initial = chance.randrange(len(settings.sources)) if settings.source.randomize_initial else 0
         self.current: int | None = None
         self.refused: set[int] = set()
         self.failovers = 0
@@ -90,7 +90,7 @@ class SourceSelection:
             self._passes(number, snapshots, reasons, lambda snapshot: check_offsets(snapshot, frontiers))
         while True:
             end_sums = {number: snapshot.stable_end_sum for number, snapshot in snapshots.items()}
-            first = first_within_threshold(self._order_candidates(), end_sums, self.settings.number("source.offset_lag_threshold"))
+            first = first_within_threshold(self._order_candidates(), end_sums, self.settings.source.offset_lag_threshold)
             if first is None or self._passes(first, snapshots, reasons, lambda snapshot: _check_copyable(snapshot, prepared, frontiers, self.on_progress)):
                 return first
 
@@ -111,7 +111,7 @@ class SourceSelection:
         """Copy from this candidate from now on; SourceRefused when `source.max_failovers` does not allow the change."""
         SOURCE_CONNECTIONS.labels(self._name(number)).inc()
         if self.current is not None and number != self.current:
-            failovers_max = self.settings.number("source.max_failovers")
+            failovers_max = self.settings.source.max_failovers
             if 0 <= failovers_max <= self.failovers:
                 raise SourceRefused(f"{self._name(self.current)} cannot be copied from, and source.max_failovers={failovers_max} does not allow a failover "
                                     f"to {self._name(number)}")
@@ -178,23 +178,23 @@ def check_history(snapshot: SourceSnapshot, frontiers: Frontiers) -> set[Place]:
     copied = tail_comparison.list_last_copied(snapshot.sources, frontiers)
     if not copied:
         return set()
-    consumer = reader(snapshot.settings.source, snapshot.settings, **SINGLE_RECORD_FETCH)
+    consumer = reader(snapshot.settings.source_cluster, snapshot.settings, **SINGLE_RECORD_FETCH)
     try:
-        return source_history.check_history(snapshot.settings, admin(snapshot.settings.source, snapshot.settings), consumer, copied)
+        return source_history.check_history(snapshot.settings, admin(snapshot.settings.source_cluster, snapshot.settings), consumer, copied)
     finally:
         consumer.close()
 
 
 def _report_stable_ends(snapshot: SourceSnapshot) -> SourceSnapshot:
     """Set the metric. Only stage one does: what stage two saw at its start would pass for the newest value while stage one restarts."""
-    SOURCE_HIGH_WATERMARK.labels(snapshot.settings.source.bootstrap_servers).set(snapshot.stable_end_sum)
+    SOURCE_HIGH_WATERMARK.labels(snapshot.settings.source_cluster.bootstrap_servers).set(snapshot.stable_end_sum)
     return snapshot
 
 
 def _check_beginning(snapshot: SourceSnapshot, place: Place, frontier: Frontier) -> None:
     next_offset, begin = frontier.rule.frontier + 1, snapshot.beginnings[place]
     if begin > next_offset:
-        filter_note = ", and nothing tells whether filter.sql would have let them pass" if snapshot.settings.text("filter.sql") else ""
+        filter_note = ", and nothing tells whether filter.sql would have let them pass" if snapshot.settings.filter.sql else ""
         raise SourceTruncated(
             f"{place} begins at offset {begin} now, but the copy continues at {next_offset}: {begin - next_offset} "
             f"offsets were deleted at the source before they were copied (retention, or kafka-delete-records){filter_note}. These records cannot be copied; "
@@ -222,4 +222,4 @@ def _check_copyable(snapshot: SourceSnapshot, prepared: SourceTopics, frontiers:
         topics.prepare(snapshot.settings)
     same_last = check_history(snapshot, frontiers)
     compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)
-    log.info("source candidate %s has the copy's last records (%d compared)", snapshot.settings.source.bootstrap_servers, compared)
+    log.info("source candidate %s has the copy's last records (%d compared)", snapshot.settings.source_cluster.bootstrap_servers, compared)

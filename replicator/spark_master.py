@@ -25,7 +25,7 @@ def count_slots(partitions: int) -> int:
 
 def build_configuration(settings: Settings, partitions: int) -> dict[str, str]:
     """Spark's configuration for the master."""
-    master = settings.text("replicator.master")
+    master = settings.replicator.master
     if not master:
         return _own_jars() | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return _executors(settings, partitions) | (_on_kubernetes(settings, partitions) if master.startswith("k8s:") else _on_standalone(partitions))
@@ -35,7 +35,7 @@ def build_environment(settings: Settings) -> dict[str, str]:
     """Variables for the driver's JVM. Spark looks up the address of this host's name, and does not start where there is none (`docker run --network host
     --hostname …`). In local mode nobody needs it.
     """
-    return {} if settings.text("replicator.master") else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
+    return {} if settings.replicator.master else {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
 
 
 def _own_jars() -> dict[str, str]:
@@ -64,7 +64,7 @@ def _on_kubernetes(settings: Settings, partitions: int) -> dict[str, str]:
         "spark.executor.instances": str(EXECUTORS),
         "spark.executor.cores": str(count_slots(partitions) // EXECUTORS),
         "spark.executor.memoryOverhead": f"{MEMORY_OVERHEAD_MB}m",
-        "spark.executorEnv.REO_LOG_FORMAT": settings.text("log.format"),
+        "spark.executorEnv.REO_LOG_FORMAT": settings.log.format,
         "spark.kubernetes.executor.request.cores": "1",
         "spark.kubernetes.executor.podTemplateFile": str(POD),
         "spark.kubernetes.executor.disableConfigMap": "true",  # it would hold the driver's Spark files, which executors do not read

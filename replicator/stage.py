@@ -53,7 +53,7 @@ class Stage:
         self.health = Health(settings, self.selection)
         self.end_offsets: dict[Place, int] = {}
         """By intermediate partition, the source's end when the process started."""
-        self.has_filter = bool(settings.text("filter.sql"))
+        self.has_filter = bool(settings.filter.sql)
         self.last_run_wrote_nothing = False
         """With a filter: whether the last run began at the frontier, read to the end, and wrote nothing."""
         self.last_read_up_to: dict[Place, int] = {}
@@ -145,7 +145,7 @@ class Stage:
         except (SourceRecreated, SourceTruncated, TopicMissing, AccessRefused) as failed:
             if not self.settings.failover:
                 raise
-            log.error("the run on source candidate %s ends: %s", watch.plan.settings.source.bootstrap_servers, failed)
+            log.error("the run on source candidate %s ends: %s", watch.plan.settings.source_cluster.bootstrap_servers, failed)
             return "lost"
         self._report_readiness(event, watch)
         return event

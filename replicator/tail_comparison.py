@@ -65,16 +65,16 @@ def compare_tails(snapshot: SourceSnapshot, frontiers: Mapping[Place, Frontier],
     copy of     one source partition, or lacks records as intended, that record alone is the proof.
     """
     settings, every_row = snapshot.settings, match_routes(snapshot.sources, frontiers)
-    is_whole = not any(settings.text(name) for name in filters.SETTINGS)
+    is_whole = not filters.list_given(settings)
     rows = [row for row in every_row if is_whole and row[0].is_one_to_one]
     compared, written = Counter[Route](), set()
     for route, place, frontier in every_row:
         if frontier.last_record and not (is_whole and route.is_one_to_one):
             written.add(route)
             compared[route] += place in same_last
-    client, outputs = admin(settings.destination, settings), [route.destination(place.partition) for route, place, _ in rows]
+    client, outputs = admin(settings.destination_cluster, settings), [route.destination(place.partition) for route, place, _ in rows]
     beginnings, stable_ends = positions.list_beginning_offsets(client, outputs), positions.list_end_offsets(client, outputs, committed_only=True)
-    ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination, settings.source))
+    ours, theirs = (reader(cluster, settings, **FETCH_OPTIONS) for cluster in (settings.destination_cluster, settings.source_cluster))
     try:
         for route, place, frontier in rows:
             on_progress()

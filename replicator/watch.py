@@ -111,10 +111,10 @@ class Watch:
         self.initial_ends = {place: end.offset for place, end in ends.items()}
         self.intermediate_leader_epochs = {place: end.leader_epoch for place, end in ends.items()}
         self.intermediate_ends = dict(self.initial_ends)
-        self.has_filter = bool(self.settings.text("filter.sql"))
+        self.has_filter = bool(self.settings.filter.sql)
         self.stall_s = STALL_S
         if self.has_filter:  # nothing shows the progress inside a batch; `availableNow` reads all in one batch, and fails where it cannot read
-            self.stall_s = math.inf if self.settings.stop_at_end else STALL_S + self.settings.number("replicator.batch_s")
+            self.stall_s = math.inf if self.settings.stop_at_end else STALL_S + self.settings.replicator.batch_s
 
     def is_progressing(self) -> bool:
         """Whether each partition has made progress within SLOW_S or has nothing to copy; always true with a filter, where nothing shows it."""

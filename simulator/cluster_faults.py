@@ -54,7 +54,7 @@ def _has_copied_every_partition(injector: FaultInjector) -> bool:
 def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     """Recreate the topic of a candidate that no query reads: the service cannot know what Spark reads before its next check."""
     system = injector.system
-    clusters_read = [system.find_cluster(query.plan.settings.source) for query in system.queries if query.can_read]
+    clusters_read = [system.find_cluster(query.plan.settings.source_cluster) for query in system.queries if query.can_read]
     other_candidates = [candidate for candidate in system.source_clusters.candidates if candidate.cluster not in clusters_read]
     if not clusters_read or not other_candidates or not _has_copied_every_partition(injector):
         return ""

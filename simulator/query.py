@@ -146,13 +146,13 @@ class Query:
     def _run_batches(self) -> None:
         settings, source_partitions = self.plan.settings, self.plan.source_partitions()
         schedule, positions = self.system.schedule, dict(self.plan.starts)
-        source = self.system.find_cluster(settings.source)
+        source = self.system.find_cluster(settings.source_cluster)
         last_end = {place: source.log(*source_partitions[place]).last_stable_offset for place in positions} if settings.stop_at_end else {}
         number = 0
         while not self.is_over:
             number += 1
             batch_ms = int((START_UNIX_S + schedule.now + self.engine.process.clock_offset_s) * 1000) + number
-            ends_at = schedule.now + (1e9 if settings.stop_at_end else settings.number("replicator.batch_s"))
+            ends_at = schedule.now + (1e9 if settings.stop_at_end else settings.replicator.batch_s)
             tasks = [Task(self, batch_ms, place, source_partitions[place], begin, last_end.get(place), ends_at) for place, begin in positions.items()]
             for task in tasks:
                 schedule.start(self.engine.process, task.read, f"task {task.place}")
@@ -195,7 +195,7 @@ class Task:
 
     def read(self) -> None:
         """Read, wrap and send records until the batch ends."""
-        schedule, source = self.system.schedule, self.system.find_cluster(self.query.plan.settings.source)
+        schedule, source = self.system.schedule, self.system.find_cluster(self.query.plan.settings.source_cluster)
         while not self.is_interrupted and not self.query.is_over:
             if source.is_down:
                 schedule.sleep(POLL_S)
@@ -225,7 +225,7 @@ class Task:
     def _wrap_records(self, records: list[tuple[int, Any]]) -> Iterator[tuple[Any, ...]]:
         plan = self.query.plan
         identity = next(identity for route, identity in plan.identities.items() if route.intermediate_topic == self.place.topic)
-        is_filtered = plan.settings.text("filter.sql") != ""
+        is_filtered = plan.settings.filter.sql != ""
         for offset, content in records:
             if is_filtered and not self.system.is_copied(content):
                 continue
@@ -251,7 +251,7 @@ class Task:
 
     def _deliver(self, arrives_at_s: float, batch: list[tuple[Any, ...]]) -> None:
         self.unacknowledged_batches += 1
-        destination = self.system.find_cluster(self.query.plan.settings.destination)
+        destination = self.system.find_cluster(self.query.plan.settings.destination_cluster)
 
         def arrive() -> None:
             if destination.is_down:

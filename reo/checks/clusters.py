@@ -59,7 +59,7 @@ class ClusterDescription:
 
 def describe_cluster(settings: Settings, cluster: Cluster) -> ClusterDescription:
     """Describe a cluster; ClusterUnreachable or AccessRefused when it does not answer."""
-    client, timeout_s = admin(cluster, settings), settings.number("connect_timeout_s")
+    client, timeout_s = admin(cluster, settings), settings.connect_timeout_s
 
     def describe() -> ClusterDescription:
         answer = client.describe_cluster(request_timeout=min(timeout_s, REQUEST_TIMEOUT_S)).result()
@@ -101,7 +101,7 @@ def check_api_versions(settings: Settings, cluster: Cluster) -> Iterator[Finding
     missing_releases = sorted({release for api_key, (version, release) in NEEDED[cluster.name].items() if versions.get(api_key, -1) < version})
     if missing_releases:
         yield failed(about, TopicsUnfit(f"the {cluster.name} cluster's brokers are older than Kafka {missing_releases[-1]}, which is needed. Upgrade them"))
-    elif cluster.name == "destination" and settings.text("deduplicator.group_protocol") == "consumer" and versions.get(GROUP_HEARTBEAT, -1) < 1:
+    elif cluster.name == "destination" and settings.deduplicator.group_protocol == "consumer" and versions.get(GROUP_HEARTBEAT, -1) < 1:
         yield failed(about, SettingsInvalid("deduplicator.group_protocol=consumer needs brokers of Kafka 4.0 or later: set it to classic"))
     else:
         yield ok(about, f"they are new enough (at least Kafka {max(release for _, release in NEEDED[cluster.name].values())})")
@@ -116,7 +116,7 @@ def check_transactions(settings: Settings, destination: ClusterDescription) -> I
     except ReoError as error:
         yield failed(about, error)
     if destination.settings is None:
-        timeout = f"transaction.max.timeout.ms at least {settings.number('deduplicator.transaction_timeout_ms')}, " if in_kafka else ""
+        timeout = f"transaction.max.timeout.ms at least {settings.deduplicator.transaction_timeout_ms}, " if in_kafka else ""
         yield warning("destination broker settings", "unknown: DescribeConfigs on the cluster is not allowed",
                       f"compare by hand: {timeout}offset.metadata.max.bytes at least {FRONTIER_BYTES}, unclean.leader.election.enable=false")
         return
@@ -127,7 +127,7 @@ def check_transactions(settings: Settings, destination: ClusterDescription) -> I
 def _check_transaction_log(settings: Settings, destination: ClusterDescription) -> Finding:
     """The internal topic in which transaction coordinators store transactions."""
     about = "destination transactions"
-    client = admin(settings.destination, settings)
+    client = admin(settings.destination_cluster, settings)
     try:
         topic = client.describe_topics(TopicCollection([TRANSACTIONS]), request_timeout=REQUEST_TIMEOUT_S)[TRANSACTIONS].result()
     except KafkaException as failure:
@@ -155,8 +155,8 @@ def _check_missing_transaction_log(about: str, destination: ClusterDescription) 
 def _check_broker_settings(settings: Settings, brokers: Mapping[str, str]) -> Iterator[Finding]:
     """The settings with which the destination's brokers refuse requests of this copy, or may lose its records."""
     about = "destination broker settings"
-    transaction_ms, session_ms = settings.number("deduplicator.transaction_timeout_ms"), settings.number("deduplicator.session_timeout_ms")
-    classic = settings.text("deduplicator.group_protocol") == "classic"
+    transaction_ms, session_ms = settings.deduplicator.transaction_timeout_ms, settings.deduplicator.session_timeout_ms
+    classic = settings.deduplicator.group_protocol == "classic"
     number = _number_reader(brokers)
     if not destination_settings.is_outside_kafka(settings) and number("transaction.max.timeout.ms", transaction_ms) < transaction_ms:
         yield failed(about, SettingsInvalid(f"deduplicator.transaction_timeout_ms is {transaction_ms}, and the destination's transaction.max.timeout.ms "

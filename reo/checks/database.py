@@ -38,7 +38,7 @@ class Database:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.session = postgresql.connect(settings, "check", settings.number("connect_timeout_s"))
+        self.session = postgresql.connect(settings, "check", settings.connect_timeout_s)
         self._query("connecting to the database", lambda session: session.execute(READ_ONLY))
 
     def check_server(self) -> Iterator[Finding]:
@@ -63,7 +63,8 @@ class Database:
                     yield ok(f"table {name}", "does not exist: it would be created")
                 else:
                     raise AccessRefused(f"the table {name} does not exist and cannot be created: the user of {POSTGRESQL} lacks CREATE on the schema "
-                                        f"{self.settings.text(POSTGRESQL_SCHEMA)}. Grant it, or create the table (`docs/how-to/postgresql.md` has its columns)")
+                                        f"{self.settings.destination.postgresql_schema}. "
+                                        "Grant it, or create the table (`docs/how-to/postgresql.md` has its columns)")
             except ReoError as error:
                 yield failed(f"table {name}", error)
         state.tables = frozenset(existing)
@@ -74,7 +75,7 @@ class Database:
 
     def _may_create(self) -> bool:
         """Whether the user may create tables in the schema; TopicsUnfit when there is no schema, AccessRefused without USAGE."""
-        schema = self.settings.text(POSTGRESQL_SCHEMA)
+        schema = self.settings.destination.postgresql_schema
         row = self._query("checking the schema", lambda session: session.execute(MAY, [schema]).fetchone())
         if row is None:
             raise TopicsUnfit(f"the schema {schema} does not exist. Create it, or correct {POSTGRESQL_SCHEMA}")

@@ -25,7 +25,7 @@ ELSEWHERE = ("replicator.master",)
 
 def check_filter_sql(settings: Settings) -> Iterator[Finding]:
     """Nothing without a condition."""
-    if not settings.text(SETTING):
+    if not settings.filter.sql:
         return
     here = Settings(settings.values | dict.fromkeys(ELSEWHERE, ""))
     environment = {name: value for name, value in os.environ.items() if not is_ours(name)} | here.as_environment()

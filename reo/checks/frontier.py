@@ -129,7 +129,7 @@ def _check_source(settings: Settings, sources: Mapping[Route, Topic], frontiers:
 
 def _describe_remaining(state: RouteTopics, begins: Mapping[Place, int]) -> str:
     """How many offsets there are to copy from here."""
-    ends = positions.list_end_offsets(admin(state.settings.source, state.settings), begins)
+    ends = positions.list_end_offsets(admin(state.settings.source_cluster, state.settings), begins)
     return f"{sum(max(0, ends[place] - offset) for place, offset in begins.items())} offsets to copy"
 
 

@@ -40,13 +40,13 @@ class RouteTopics:
     def entries_of_source(self, name: str) -> Entries:
         """A source topic's configuration."""
         if name not in self.at_source:
-            self.at_source[name] = topics.describe_config(self.source_admin, self.settings.source, name)
+            self.at_source[name] = topics.describe_config(self.source_admin, self.settings.source_cluster, name)
         return self.at_source[name]
 
     def entries(self, name: str) -> Entries | None:
         """A destination topic's configuration; None when there is no such topic."""
         if name in self.existing and name not in self.at_destination:
-            self.at_destination[name] = topics.describe_config(self.destination_admin, self.settings.destination, name)
+            self.at_destination[name] = topics.describe_config(self.destination_admin, self.settings.destination_cluster, name)
         return self.at_destination.get(name)
 
     def ready(self) -> dict[Route, Topic]:
@@ -59,11 +59,11 @@ class RouteTopics:
 
 def load_route_topics(settings: Settings) -> RouteTopics:
     """Describe the topics; TopicMissing and similar errors when a source topic does not exist."""
-    source_admin, destination_admin = admin(settings.source, settings), admin(settings.destination, settings)
-    timeout_s = settings.number("connect_timeout_s")
+    source_admin, destination_admin = admin(settings.source_cluster, settings), admin(settings.destination_cluster, settings)
+    timeout_s = settings.connect_timeout_s
     sources = topics.describe_sources(settings, source_admin, timeout_s)
     parked = topics.list_parked_topics(settings, sources)
-    existing = topics.look_up(settings.destination, destination_admin, topics.list_written_topics(settings, sources) | parked.keys(), timeout_s)
+    existing = topics.look_up(settings.destination_cluster, destination_admin, topics.list_written_topics(settings, sources) | parked.keys(), timeout_s)
     return RouteTopics(settings, sources, parked, existing, source_admin, destination_admin)
 
 
@@ -105,7 +105,7 @@ def _check_creation(state: RouteTopics, existing: Topic | None, new_topic: NewTo
     """What a start would do about one destination topic; its brokers validate the request."""
     about = f"topic {new_topic.topic}"
     try:
-        topics.create_or_extend(state.destination_admin, state.settings.destination, existing, new_topic, validate_only=True)
+        topics.create_or_extend(state.destination_admin, state.settings.destination_cluster, existing, new_topic, validate_only=True)
     except ReoError as error:
         return failed(about, error)
     if existing is None:

@@ -53,7 +53,7 @@ def made(stand: Stand, topic: str) -> Clusters:
 
 def acls_of(side: Authorized, topic: str) -> set[AclBinding]:
     """All that name this topic exactly."""
-    return set(AclClient(reo_settings.load(build_environment(Clusters(side.cluster, side.cluster), topic, {"destination_topic": "x"})).source,
+    return set(AclClient(reo_settings.load(build_environment(Clusters(side.cluster, side.cluster), topic, {"destination_topic": "x"})).source_cluster,
                          side.cluster.admin).describe(topic))
 
 
@@ -144,7 +144,7 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
         return errors[0] and errors[0].code()
     assert until(lambda: write() is None, "it may write")
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
-    fence = Fence(loaded.source, admin(loaded.source, loaded))
+    fence = Fence(loaded.source_cluster, admin(loaded.source_cluster, loaded))
     fence.add([topic])
     fence.add([topic])
     assert fence.find_fenced([topic]) == [topic]
@@ -158,4 +158,4 @@ def test_the_fence_keeps_writers_out_until_it_is_taken_away(stand: Stand, topic:
     assert f"nothing is fenced: {topic}" in reo(clusters, topic, "cutover", "back").stdout
     named = reo_settings.load(build_environment(clusters, topic, {f"source_{name}": value for name, value in source.access("reo").items()}))
     with pytest.raises(AccessRefused, match="--add --allow-principal User:reo --operation Alter --cluster"):
-        Fence(named.source, admin(named.source, named)).add([topic])
+        Fence(named.source_cluster, admin(named.source_cluster, named)).add([topic])

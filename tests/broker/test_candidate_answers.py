@@ -70,7 +70,7 @@ def chosen_from(candidates: Iterable[Cluster], clusters: Clusters, topic: str, m
 def watched(candidates: Iterable[Cluster], clusters: Clusters, topic: str, mode: str) -> tuple[Stage, Watch]:
     """Stage one without its JVM, as it watches a run on the first candidate."""
     settings = chosen_from(candidates, clusters, topic, mode)
-    on = settings.on(settings.source)
+    on = settings.on(settings.source_cluster)
     sources = topics.prepare(on)
     stage = Stage(settings, lambda: False, cast(Engine, None), PARTITIONS)
     stage.selection.current = 0
@@ -153,7 +153,7 @@ def test_a_change_of_leaders_does_not_make_a_candidate_unhealthy_for_long(cluste
         def leader_epoch() -> int:
             """-1 while the broker, which is fenced again and again, does not answer."""
             with contextlib.suppress(ClusterUnreachable):
-                return positions.list_stable_ends(admin(settings.source, settings), [place])[place].leader_epoch or 0
+                return positions.list_stable_ends(admin(settings.source_cluster, settings), [place])[place].leader_epoch or 0
             return -1
         until(healthy, "both answer")
         for _ in range(2):
@@ -169,7 +169,7 @@ def test_a_broker_that_stands_still_has_no_offsets(candidates: Candidates, topic
     one, _ = candidates
     one.create(topic, 1)
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": one.address, "REO_SOURCE_TOPIC": topic, "REO_DESTINATION_BOOTSTRAP_SERVERS": one.address})
-    client = admin(settings.source, settings)
+    client = admin(settings.source_cluster, settings)
     assert positions.list_end_offsets(client, [Place(topic, 0)]) == {Place(topic, 0): 0}
     freeze_broker(one)
     with pytest.raises(ClusterUnreachable):

@@ -152,8 +152,9 @@ def test_topics_are_made_on_demand(clusters: Clusters, topic: str) -> None:
 def test_a_topic_that_the_cluster_does_not_want_is_named(clusters: Clusters, topic: str) -> None:
     """A configuration that a broker refuses when the topic is made, because of its version or policy: a stop with its reason, not a restart for ever."""
     loaded = load(build_environment(clusters, topic, {}))
+    cluster = loaded.destination_cluster
     with pytest.raises(TopicsUnfit, match=rf"creating topic {topic} on the destination cluster: .*segment.bytes.*with 2 partitions"):
-        topics.create_or_extend(admin(loaded.destination, loaded), loaded.destination, None, NewTopic(topic, 2, -1, config={"segment.bytes": "1"}))
+        topics.create_or_extend(admin(cluster, loaded), cluster, None, NewTopic(topic, 2, -1, config={"segment.bytes": "1"}))
 
 
 def test_what_is_kept_alike_is_changed_at_each_start(clusters: Clusters, topic: str, start: Start) -> None:

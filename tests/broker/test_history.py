@@ -132,9 +132,9 @@ def compare(clusters: Clusters, topic: str, last: LastRecord, frontier: int = -1
     """Compare partition 0 of a topic of the source."""
     settings = load({"REO_SOURCE_BOOTSTRAP_SERVERS": clusters.source.address, "REO_SOURCE_TOPIC": topic,
                      "REO_DESTINATION_BOOTSTRAP_SERVERS": clusters.destination.address})
-    consumer = reader(settings.source, settings)
+    consumer = reader(settings.source_cluster, settings)
     try:
-        check_history(settings, admin(settings.source, settings), consumer, {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))})
+        check_history(settings, admin(settings.source_cluster, settings), consumer, {Place(topic, 0): LastCopied(last, max(frontier, last.source_offset))})
     finally:
         consumer.close()
 

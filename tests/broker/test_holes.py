@@ -146,7 +146,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, SimpleNamespace]:
     monkeypatch.setattr("common.runtime.monotonic", lambda: clock.now)
     monkeypatch.setattr(positions, "list_end_offsets", lambda *_, **__: {PLACE: 0})
     monkeypatch.setattr(positions, "list_stable_ends", lambda *_, **__: {PLACE: positions.EndOffset(0, None)})
-    settings = SimpleNamespace(text=lambda _: "", number=lambda _: 0, stop_at_end=False, failover=False)
+    settings = SimpleNamespace(filter=SimpleNamespace(sql=""), replicator=SimpleNamespace(batch_s=0), stop_at_end=False, failover=False)
     source = Topic("orders", "id", 1, "cluster")
     route = Route("orders", "copy", "copy-proxy")
     plan = Plan(EPOCH, cast(Any, settings), {route: source}, {route: source.identity}, {PLACE: 0}, 0)

@@ -158,7 +158,7 @@ def test_it_refuses_while_the_service_runs(clusters: Clusters, topic: str, start
     assert "stop the service first" in refused.stderr
     loaded = reo_settings.load(build_environment(clusters, topic, {}))
     with pytest.raises(ServiceRuns, match="joined just now"):
-        Group(loaded, admin(loaded.destination, loaded)).commit({Place(f"{topic}-proxy", 0): Commit(0, "stolen")})
+        Group(loaded, admin(loaded.destination_cluster, loaded)).commit({Place(f"{topic}-proxy", 0): Commit(0, "stolen")})
     assert read_commits(clusters.destination, topic) == before
     service.stop()
 

@@ -116,12 +116,12 @@ def test_reo_takes_the_settings(helm: str, package: Path, tmp_path: Path, values
             environment["REO_SOURCE_SASL_PASSWORD_FILE"] = str(tmp_path / "password")
         loaded = load(environment)
         assert loaded.instance
-        assert loaded.text("log.format") == "json"
-        assert {port["containerPort"] for port in container["ports"]} == {loaded.number("metrics.port")}
+        assert loaded.log.format == "json"
+        assert {port["containerPort"] for port in container["ports"]} == {loaded.metrics.port}
         if values is ALL:
-            assert (loaded.application, loaded.text("source.sasl_password")) == ("orders-copy", "secret")
-            assert (loaded.number("producer.delivery_timeout_ms"), loaded.number("topics.replication_factor")) == (604_800_001, 3)
-            assert loaded.options("source.consumer_options") == {"max.partition.fetch.bytes": "2000000"}
+            assert (loaded.application, loaded.source.security.sasl_password) == ("orders-copy", "secret")
+            assert (loaded.producer.delivery_timeout_ms, loaded.topics.replication_factor) == (604_800_001, 3)
+            assert loaded.source.consumer_options == {"max.partition.fetch.bytes": "2000000"}
 
 
 def test_the_objects_belong_together(helm: str, package: Path) -> None:

@@ -143,7 +143,7 @@ def test_the_last_record_that_was_written_has_to_be_there(clusters: Clusters, to
     producer.flush(30)
     producer.abort_transaction(30)
     place, end = Place(topic, 0), 5
-    consumer = reader(load(build_environment(clusters, topic, {})).destination, load(build_environment(clusters, topic, {})))
+    consumer = reader(load(build_environment(clusters, topic, {})).destination_cluster, load(build_environment(clusters, topic, {})))
     written = [checksum(record.key, record.value, list(record.headers), record.timestamp_ms) for record in records]
 
     def held(known: int, sent: int, last_written: str | None, compacted: frozenset[str] = frozenset(), begin: int = 0) -> int:

@@ -190,6 +190,6 @@ def test_a_secret_can_be_a_file(tmp_path: Path) -> None:
     given = REQUIRED | {"REO_SOURCE_SECURITY_PROTOCOL": "SASL_SSL", "REO_SOURCE_SASL_MECHANISM": "PLAIN", "REO_SOURCE_SASL_USERNAME": "a",
                         "REO_SOURCE_SASL_PASSWORD_FILE": str(tmp_path / "secret")}
     loaded = load(given)
-    assert loaded.source.security.librdkafka()["sasl.password"] == " 1_000 "
-    assert load(loaded.as_environment()).source.security == loaded.source.security
-    assert "1_000" not in repr(loaded.source)
+    assert loaded.source_cluster.security.librdkafka()["sasl.password"] == " 1_000 "
+    assert load(loaded.as_environment()).source_cluster.security == loaded.source_cluster.security
+    assert "1_000" not in repr(loaded.source_cluster)

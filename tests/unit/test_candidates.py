@@ -172,7 +172,7 @@ def test_candidates_are_separated_by_semicolons() -> None:
     """Commas are between the brokers of one; each candidate by itself has the other settings of the source."""
     settings = load(GOOD)
     assert [cluster.bootstrap_servers for cluster in settings.sources] == ["a:1,b:1", "c:1"]
-    assert settings.source is settings.sources[0]
+    assert settings.source_cluster is settings.sources[0]
     other = settings.on(settings.sources[1])
     assert [cluster.bootstrap_servers for cluster in other.sources] == ["c:1"]
     assert other.values == settings.values | {"source.bootstrap_servers": "c:1"}
@@ -216,7 +216,7 @@ def test_a_candidate_has_settings_of_its_own() -> None:
         for cluster, options in ((first, {"client.rack": "a"}), (second, {"client.rack": "b", "fetch.max.bytes": "7"}), (third, {"client.rack": "a"})):
             alone = loaded.on(cluster)
             assert (alone.source.bootstrap_servers, alone.source.security) == (cluster.bootstrap_servers, cluster.security)
-            assert alone.options("source.consumer_options") == options
+            assert alone.source.consumer_options == options
             assert load(alone.as_environment()).source.security == cluster.security
             java = source.options(alone, {PLACE: 0})
             assert java["kafka.client.rack"] == options["client.rack"]
@@ -236,7 +236,7 @@ def test_a_candidates_settings_in_a_file(tmp_path: Path, form: str) -> None:
     both = GOOD | {"REO_SOURCE_MODE": "failover", "REO_SOURCE_BOOTSTRAP_SERVERS": "a:1;b:1"}
     loaded = load(both, str(tmp_path / f"reo.{form}"))
     assert [cluster.security.security_protocol for cluster in loaded.sources] == ["PLAINTEXT", "SSL"]
-    assert loaded.on(loaded.sources[1]).options("source.consumer_options") == {"client.rack": "b"}
+    assert loaded.on(loaded.sources[1]).source.consumer_options == {"client.rack": "b"}
     (tmp_path / "secret").write_text("s3cr3t")
     secret = {"REO_SOURCE_2_SECURITY_PROTOCOL": "SASL_SSL", "REO_SOURCE_2_SASL_MECHANISM": "PLAIN", "REO_SOURCE_2_SASL_USERNAME": "u",
               "REO_SOURCE_2_SASL_PASSWORD_FILE": str(tmp_path / "secret")}

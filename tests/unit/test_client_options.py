@@ -126,9 +126,9 @@ def test_options_in_a_file(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.write_text(FORMS[name])
     expected = {"client.rack": "a", "fetch.max.bytes": "7", "check.crcs": "true", "failondataloss": "true"}
-    assert load(GOOD, str(file)).options("source.consumer_options") == expected
+    assert load(GOOD, str(file)).source.consumer_options == expected
     loaded = load(GOOD | {"REO_SOURCE_CONSUMER_OPTIONS_CLIENT_RACK": "b"}, str(file))
-    assert loaded.options("source.consumer_options") == expected | {"client.rack": "b"}
+    assert loaded.source.consumer_options == expected | {"client.rack": "b"}
     assert load(loaded.as_environment()).values == loaded.values
 
 

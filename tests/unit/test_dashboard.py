@@ -120,7 +120,7 @@ def test_the_local_stack_is_wired() -> None:
     prometheus = ROOT / mounts("prometheus")["/etc/prometheus"]
     scraping = yaml.safe_load((prometheus / "prometheus.yml").read_text())
     (job,) = scraping["scrape_configs"]
-    assert job["static_configs"] == [{"targets": [f"reo:{settings.number('metrics.port')}"]}]
+    assert job["static_configs"] == [{"targets": [f"reo:{settings.metrics.port}"]}]
     assert job["job_name"].startswith("reo")
     assert all((prometheus / name).exists() for name in scraping["rule_files"])
 

@@ -207,7 +207,7 @@ def test_an_ini_file_is_read_as_it_stands(tmp_path: Path) -> None:
     file = tmp_path / "reo.ini"
     file.write_text("application = 1_000\n[source]\nbootstrap_servers = a:1,b:2\ntopic = 2024\n[destination]\nbootstrap_servers = c:1\n[log]\nlevel = DEBUG\n")
     loaded = reo_settings.load({}, str(file))
-    assert (loaded.application, loaded.source.bootstrap_servers, loaded.source_topic, loaded.text("log.level")) == ("1_000", "a:1,b:2", "2024", "DEBUG")
+    assert (loaded.application, loaded.source_cluster.bootstrap_servers, loaded.source_topic, loaded.log.level) == ("1_000", "a:1,b:2", "2024", "DEBUG")
 
 
 def test_a_file_of_an_unknown_form_is_refused(tmp_path: Path) -> None:

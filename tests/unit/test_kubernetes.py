@@ -122,7 +122,7 @@ def test_reo_takes_the_settings(path: Path) -> None:
     given = environment(container)
     assert all(map(is_ours, given))
     loaded = load(given)
-    assert loaded.number("metrics.port") in {port["containerPort"] for port in container["ports"]}
+    assert loaded.metrics.port in {port["containerPort"] for port in container["ports"]}
     if thing["kind"] == "StatefulSet":
         assert {"name": "REO_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}} in container["env"]
     else:
@@ -143,9 +143,9 @@ def test_the_settings_for_executors_are_taken_too() -> None:
     """What the component adds to stage one's pod; Spark finds its pod, its address and its image by it."""
     entries = [operation["value"] for operation in documents(DEPLOY / "executors" / "replicator.yaml")[0] if operation["path"].endswith("/env/-")]
     loaded = load(variables(DEPLOY / "base" / "settings.env") | environment({"env": entries}))
-    assert loaded.text("replicator.master") == "k8s://https://kubernetes.default.svc"
+    assert loaded.replicator.master == "k8s://https://kubernetes.default.svc"
     base = workload(PODS[1])["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert loaded.options("replicator.spark_options") == {
+    assert loaded.replicator.spark_options == {
         "spark.kubernetes.container.image": base, "spark.kubernetes.namespace": "metadata.namespace", "spark.kubernetes.driver.pod.name": "metadata.name",
         "spark.driver.host": "status.podIP"}
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from common.settings import is_ours, load
-from common.spark_options import SETTING
 from replicator import session, spark_master
 from tests.unit.test_client_options import refusal
 from tests.unit.test_settings import GOOD
@@ -41,9 +40,9 @@ def test_names_keep_their_case(tmp_path: Path, name: str) -> None:
     """In every form of a file; the environment replaces one; a child is handed all of them, and they are told from other variables."""
     file = tmp_path / name
     file.write_text(FORMS[name])
-    assert load(GOOD, str(file)).options(SETTING) == OPTIONS
+    assert load(GOOD, str(file)).replicator.spark_options == OPTIONS
     loaded = load(GOOD | {f"{ENVIRONMENT}spark_executor_instances": "4", f"{ENVIRONMENT}spark_a__b": "c"}, str(file))
-    assert loaded.options(SETTING) == OPTIONS | {"spark.executor.instances": "4", "spark.a_b": "c"}
+    assert loaded.replicator.spark_options == OPTIONS | {"spark.executor.instances": "4", "spark.a_b": "c"}
     handed = loaded.as_environment()
     assert load(handed).values == loaded.values
     assert all(map(is_ours, handed))

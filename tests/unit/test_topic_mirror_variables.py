@@ -17,23 +17,23 @@ def test_all_its_names_are_taken() -> None:
     """Each has its place, and a child process is handed the same."""
     loaded = load(MIRROR | {"CONSUMER_GROUP": "group", "CLIENT_ID": "client", "NEWEST_OFFSET": "true",
                             "PROM_SERVER_ADDR": "127.0.0.1:9095", "MAX_PUBLISH": "7"})
-    assert (loaded.source_topic, loaded.source.bootstrap_servers) == ("orders", "a:1,b:2")
-    assert (loaded.destination_topic, loaded.destination.bootstrap_servers) == ("copy", "c:3")
-    assert (loaded.application, loaded.client_id, loaded.text("source.start")) == ("group", "client", "latest")
-    assert (loaded.text("metrics.address"), loaded.number("metrics.port")) == ("127.0.0.1", 9095)
+    assert (loaded.source_topic, loaded.source_cluster.bootstrap_servers) == ("orders", "a:1,b:2")
+    assert (loaded.destination_topic, loaded.destination_cluster.bootstrap_servers) == ("copy", "c:3")
+    assert (loaded.application, loaded.client_id, loaded.source.start) == ("group", "client", "latest")
+    assert (loaded.metrics.address, loaded.metrics.port) == ("127.0.0.1", 9095)
     assert load(loaded.as_environment()).values == loaded.values
 
 
 @pytest.mark.parametrize(("newest", "start"), [("true", "latest"), ("1", "latest"), ("false", "earliest"), ("0", "earliest"), ("", "earliest")])
 def test_newest_offset_is_a_beginning(newest: str, start: str) -> None:
     """As Go reads a boolean; none is the earliest record, so that nothing is left out unsaid."""
-    assert load(MIRROR | {"NEWEST_OFFSET": newest}).text("source.start") == start
+    assert load(MIRROR | {"NEWEST_OFFSET": newest}).source.start == start
 
 
 def test_empty_names_are_not_given() -> None:
     """Its example has CLIENT_ID and CONSUMER_GROUP empty."""
     loaded = load(MIRROR | {"CONSUMER_GROUP": "", "CLIENT_ID": "", "PROM_SERVER_ADDR": ""})
-    assert (loaded.application, loaded.client_id, loaded.number("metrics.port")) == ("reo-copy", "reo-copy", 7081)
+    assert (loaded.application, loaded.client_id, loaded.metrics.port) == ("reo-copy", "reo-copy", 7081)
 
 
 @pytest.mark.parametrize("stray", [{"CONSUMER_GROUP": "other"}, {"CLIENT_ID": "login"},
@@ -63,7 +63,7 @@ def test_a_contradiction_with_the_file_is_named(tmp_path: Path) -> None:
     """Other variables win over the file; a name without prefix does not. A list of brokers in the file says the same as a text."""
     file = tmp_path / "reo.yaml"
     file.write_text("source:\n  bootstrap_servers: ['a:1', 'b:2']\nmetrics:\n  port: 9095\n")
-    assert load(MIRROR | {"PROM_SERVER_ADDR": ":9095"}, str(file)).number("metrics.port") == 9095
+    assert load(MIRROR | {"PROM_SERVER_ADDR": ":9095"}, str(file)).metrics.port == 9095
     assert "PROM_SERVER_ADDR and" in refusal(MIRROR | {"PROM_SERVER_ADDR": ":9096"}, str(file))
 
 
