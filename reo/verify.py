@@ -120,6 +120,7 @@ def command(settings: Settings, as_json: bool = False, resume: str | None = None
         permissions.check_permissions(source_candidates.select_answering(settings), "verify")
         if wait_s:
             lag.wait_until_copied(settings, wait_s)
+            started_at = runtime.monotonic()
         verification = Verification(settings, resume_file)
         compared_before = sum(pair.comparison.equal for pair in verification.pairs)
         columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
