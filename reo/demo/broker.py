@@ -10,6 +10,8 @@ once, listens on 127.0.0.1 only, and creates no topic by itself: a typing error 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import random
 import shutil
 import signal
@@ -21,7 +23,9 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -60,20 +64,26 @@ PORTS = range(10_000, 32_768)
 be given the broker's own port, and the broker could not come back.
 """
 
-_claims: list[socket.socket] = []
-"""The ports that this process has handed out: bound names of Unix sockets, which the kernel releases when the process ends (unix(7), abstract sockets)."""
+_given: set[int] = set()
+"""The ports that this process has handed out."""
+
+
+@cache
+def _lock_file() -> BinaryIO:
+    """Its byte number n is locked by the process that has handed out port n, until that process ends (fcntl(2), record locks)."""
+    return (Path(tempfile.gettempdir()) / f"reo-ports-{os.getuid()}").open("ab")
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now, and that no process of this machine gets from here while this one lives."""
+    """A TCP port of 127.0.0.1 that nobody listens on now, and that no process of this user gets from here while this one lives."""
     while True:
-        port, claim = random.choice(PORTS), socket.socket(socket.AF_UNIX)
+        port = random.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
-            claim.bind(f"\0reo-port-{port}")
             probe.bind(("127.0.0.1", port))
-            _claims.append(claim)
-            return port
-        claim.close()
+            fcntl.lockf(_lock_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 @dataclass
