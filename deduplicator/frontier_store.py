@@ -53,8 +53,8 @@ class FrontierStore(Protocol):
     destination has.
     """
 
-    def has_frontiers(self) -> bool:
-        """Whether this service has a frontier for any partition."""
+    def list_started_topics(self) -> set[str]:
+        """The intermediate topics of which this service has a frontier for any partition."""
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """The committed frontiers; from now on this worker owns these intermediate partitions."""
@@ -93,15 +93,15 @@ class ConsumerGroup:
         """The partitions of these topics."""
         return [Place(name, partition) for name, topic in self.describe_topics(names).items() for partition in range(topic.partitions)]
 
-    def has_frontiers(self) -> bool:
-        """Whether the group has a frontier for any partition."""
+    def list_started_topics(self) -> set[str]:
+        """The topics of which the group has a frontier for any partition."""
         while True:
             self.pulse.beat()
             try:
-                return bool(self.group.frontiers())
+                return {place.topic for place in self.group.frontiers()}
             except ClusterUnreachable as unreachable:
                 self.pulse.wait("destination")
-                log.warning("whether the group has frontiers cannot be read yet: %s", unreachable)
+                log.warning("which frontiers the group has cannot be read yet: %s", unreachable)
                 runtime.sleep(0.2)
 
     def load_commits(self, names: Collection[str], own: Collection[Place] = ()) -> dict[Place, GroupCommit]:
@@ -146,9 +146,9 @@ class KafkaFrontierStore:
     def __init__(self, consumer_group: ConsumerGroup) -> None:
         self.consumer_group = consumer_group
 
-    def has_frontiers(self) -> bool:
+    def list_started_topics(self) -> set[str]:
         """From the group's commits."""
-        return self.consumer_group.has_frontiers()
+        return self.consumer_group.list_started_topics()
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """The group's commits."""

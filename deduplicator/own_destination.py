@@ -133,9 +133,9 @@ class OwnFrontierStore:
                 self.answers = True
                 return answer
 
-    def has_frontiers(self) -> bool:
+    def list_started_topics(self) -> set[str]:
         """From the group's commits, which repeat the store's positions."""
-        return self.consumer_group.has_frontiers()
+        return self.consumer_group.list_started_topics()
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """Take these partitions over, and return their positions, compared with the group's commits."""

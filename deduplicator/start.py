@@ -76,7 +76,7 @@ class PartitionStarter:
         """Partitions that lack unread records at or after their position: they are started as if the position no longer existed."""
         self.consumer_group = consumer_group
         self.frontier_store = frontier_store
-        self.had_frontiers = frontier_store.has_frontiers()
+        self.started_topics = frontier_store.list_started_topics()
         """Read before this worker joins the group: later, other workers can have created frontiers in the same first start."""
         self.is_recoverable = not (filters.list_given(settings) or destination_settings.is_outside_kafka(settings))
 
@@ -175,14 +175,14 @@ class PartitionStarter:
     def _is_new_partition(self, place: Place, filled: bool, has_others: bool) -> bool:
         """Whether a partition without a frontier was added after the copy had begun: `latest` would leave out its records from before it was discovered.
 
-        It was added later if the service has frontiers of other topics only, or if records of its topic were copied before (then the frontiers were lost).
-        If other partitions of its topic have frontiers (`has_others`), it existed when these were created: then the first start is not over, unless stage one
-        has written to the topic, which it does when every partition has a frontier.
+        It was added later if the service had frontiers of other topics, or if records of its topic were copied before (then the frontiers were lost).
+        If only other partitions of its topic have frontiers (`has_others`), it existed when these were created: then the first start is not over, unless
+        stage one has written to the topic, which it does when every partition has a frontier.
         With deduplicator.without_frontier=append, after records that somebody else has copied, `source.start` applies as it is.
         """
         if place.topic in self.new_topics or self.settings.start.kind != "latest":
             return place.topic in self.new_topics
-        is_later = self._has_records(place.topic) if has_others else self.had_frontiers
+        is_later = bool(self.started_topics - {place.topic}) or (self._has_records(place.topic) if has_others else bool(self.started_topics))
         if self.settings.deduplicator.without_frontier == "append":
             return is_later and not filled
         return is_later or self._was_copied(place.topic)

@@ -57,7 +57,7 @@ MOVE = """UPDATE {} f SET next_offset = n.next_offset, frontier = n.frontier
     WHERE f.application = %s AND f.intermediate_topic = n.topic AND f.partition = n.partition AND f.fence = n.fence AND f.frontier = n.was"""
 ADD = "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT DO NOTHING"
 CREATE_TABLE = f"CREATE TABLE {{}} ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())}, PRIMARY KEY ({', '.join(PRIMARY_KEY)}))"
-ANY = "SELECT EXISTS (SELECT FROM {} WHERE application = %s)"
+STARTED = "SELECT DISTINCT intermediate_topic FROM {} WHERE application = %s"
 FORGET = "DELETE FROM {} WHERE application = %s AND intermediate_topic = %s"
 LAST = "SELECT source_offset FROM {} WHERE partition = %s ORDER BY source_offset DESC LIMIT 1"
 SHAPE = """SELECT relpersistence::text, (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod)) FROM pg_attribute
@@ -116,14 +116,13 @@ class TableFrontierStore:
         if self._session is not None:
             self._session.close()
 
-    def has_frontiers(self) -> bool:
+    def list_started_topics(self) -> set[str]:
         """From the database, or from the group's commits for tables that no longer exist."""
-        def read(session: Session) -> bool:
+        def read(session: Session) -> set[str]:
             if not postgresql.is_there(session, self.frontiers):
-                return False
-            row = session.execute(sql.SQL(ANY).format(self.frontiers), [self.settings.application]).fetchone()
-            return bool(row and row[0])
-        return self._ask("looking for frontiers", read) or self.consumer_group.has_frontiers()
+                return set()
+            return {row[0] for row in session.execute(sql.SQL(STARTED).format(self.frontiers), [self.settings.application])}
+        return self._ask("looking for frontiers", read) or self.consumer_group.list_started_topics()
 
     def load_frontiers(self, partitions: Collection[Place]) -> LoadedFrontiers:
         """Take these partitions over: their rows, which nobody else can move from now on, compared with the group's commits."""
