@@ -182,19 +182,17 @@ class PartitionStarter:
         """
         if place.topic in self.new_topics or self.settings.start.kind != "latest":
             return place.topic in self.new_topics
-        is_later = bool(self.started_topics - {place.topic}) or (self._has_records(place.topic) if has_others else bool(self.started_topics))
+        partitions = self.consumer_group.list_partitions([place.topic])
+        is_written = any(positions.list_end_offsets(self.consumer_group.admin, partitions).values())
+        is_later = bool(self.started_topics - {place.topic}) or (is_written if has_others else bool(self.started_topics))
         if self.settings.deduplicator.without_frontier == "append":
             return is_later and not filled
-        return is_later or self._was_copied(place.topic)
+        return is_later or is_written or self._has_copies(self.routes[place.topic], partitions)
 
-    def _has_records(self, topic: str) -> bool:
-        """Whether stage one has ever written to this intermediate topic."""
-        return any(positions.list_end_offsets(self.consumer_group.admin, self.consumer_group.list_partitions([topic])).values())
-
-    def _was_copied(self, topic: str) -> bool:
-        partitions, route = self.consumer_group.list_partitions([topic]), self.routes[topic]
-        copied = self.frontier_store.get_end_offsets([route.destination(place.partition) for place in partitions]) if route.is_one_to_one else {}
-        return any(copied.values()) or self._has_records(topic)
+    def _has_copies(self, route: Route, partitions: Iterable[Place]) -> bool:
+        """Whether the destination has records of these intermediate partitions; False where they cannot be told from those of other routes."""
+        outputs = (route.destination(place.partition) for place in partitions)
+        return route.is_one_to_one and any(self.frontier_store.get_end_offsets(outputs).values())
 
     def _list_outputs(self, place: Place, destinations: Mapping[str, topics.Topic]) -> list[Place]:
         """Every destination partition that the records of an intermediate partition can go to."""

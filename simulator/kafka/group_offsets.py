@@ -5,6 +5,7 @@ Offsets of an open transaction are pending until its marker reaches the group. A
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ PartitionKey = tuple[str, int]
 METADATA_BYTES_MAX = 4096
 
 
-class GroupOffsets:
+class GroupOffsets(ABC):
     """The offsets of a group. `Group` decides who may commit."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
@@ -36,9 +37,9 @@ class GroupOffsets:
         self.pending_commit_numbers: dict[tuple[int, PartitionKey], int] = {}
         """The same for pending offsets."""
 
+    @abstractmethod
     def check_member(self, generation: int, member_id: str, instance_id: str | None, is_transactional: bool = False) -> None:
         """BrokerError for a commit that is not from a member of this generation."""
-        raise NotImplementedError
 
     def commit(self, offsets: Mapping[PartitionKey, tuple[int, str]], generation: int = -1, member_id: str = "",
                instance_id: str | None = None) -> dict[PartitionKey, int]:

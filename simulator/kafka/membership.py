@@ -6,6 +6,7 @@ has handled them. When the process is frozen or dead, so is this task.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -22,7 +23,7 @@ MAX_POLL_MS, SESSION_MS, HEARTBEAT_MS, REFRESH_MS = 300_000, 45_000, 3_000, 300_
 CONSUMER_PROTOCOL_HEARTBEAT_S = 5.0
 
 
-class Membership:
+class Membership(ABC):
     """What both protocols have in common."""
 
     def __init__(self, consumer: Consumer, topics: list[str]) -> None:
@@ -48,9 +49,9 @@ class Membership:
         self.max_poll_interval_s = consumer.get_seconds("max.poll.interval.ms", MAX_POLL_MS)
         self.last_heartbeat_at = self.schedule.now
 
+    @abstractmethod
     def run(self) -> None:
         """The task."""
-        raise NotImplementedError
 
     def subscribe(self, topics: list[str]) -> None:
         """Subscribe to these topics, and join again."""
@@ -102,7 +103,7 @@ class Membership:
         """The time between two heartbeats."""
         return CONSUMER_PROTOCOL_HEARTBEAT_S
 
-    def keep_session(self) -> None:
+    def keep_session(self) -> None:  # noqa: B027  (a hook: the consumer protocol needs nothing here)
         """Send a heartbeat and ignore its response."""
 
     def report_error(self, code: int, reason: str) -> None:

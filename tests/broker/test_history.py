@@ -7,8 +7,6 @@ offsets and identity are what a source that lost nothing would have.
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -34,6 +32,7 @@ from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name
+from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, produce_records, until
 from tests.harness.stage_one import wait_for_frontiers, wrap_records, write_intermediate
 
@@ -64,14 +63,6 @@ def watched(settings: Settings) -> tuple[Stage, Watch]:
     return stage, watch
 
 
-def disk(broker: Broker, *, keep: bool) -> None:
-    """Keep the broker's disk as it is now, or set it back to what was kept."""
-    data, kept = broker.folder / "data", broker.folder / "kept"
-    if not keep:
-        shutil.rmtree(data)
-    subprocess.run(["cp", "-a", *([data, kept] if keep else [kept, data])], check=True)
-
-
 @pytest.fixture(scope="module")
 def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copies]:
     """Three copies of BEFORE + LOST records; then the source has BEFORE of them, and REGROWN others, which are more than it lost."""
@@ -81,7 +72,7 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
         both = Clusters(source, clusters.destination)
         topic = source.create(make_topic_name("set-back"), 1)
         source.write(topic, make_records(range(BEFORE), 1))
-        disk(broker, keep=True)
+        keep_disk(broker)
         source.write(topic, make_records(range(BEFORE, BEFORE + LOST), 1))
         records = [(0, number, make_record(number)) for number in range(BEFORE + LOST)]
         more = {"plain": {"destination_topic": f"{topic}-plain"},
@@ -97,7 +88,7 @@ def copies(clusters: Clusters, start_for_module: Start, tmp_path_factory: pytest
             settings[name] = load(service.environment)
         stage, watch = watched(settings["plain"])
         broker.kill()
-        disk(broker, keep=False)
+        set_disk_back(broker)
         broker.start().wait()
         until(lambda: source.end_offsets(topic) == {0: BEFORE}, "the source has lost records")
         source.write(topic, make_records(range(1000, 1000 + REGROWN), 1))

@@ -9,8 +9,8 @@ import pytest
 
 from common.frontier import decode
 from reo.demo.broker import Broker
-from tests.broker.test_history import disk
 from tests.conftest import Start
+from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until
 from tests.harness.recovery import read_commits
 from tests.harness.stage_one import WrappedRecords, create_epoch, wait_for_frontiers, wrap_records, write_intermediate
@@ -42,10 +42,10 @@ def test_what_a_real_broker_lost_is_copied_again(fragile: Clusters, topic: str, 
     write_intermediate(fragile, topic, topic, batch(0, 10, 1))
     until(lambda: fragile.destination.count_offsets(topic) == 11, "ten are copied, and their transaction's marker is written")
     service.stop()
-    disk(fragile.destination.broker, keep=True)
+    keep_disk(fragile.destination.broker)
     write_intermediate(fragile, topic, topic, batch(10, 20, 2))
     fragile.destination.broker.kill()
-    disk(fragile.destination.broker, keep=False)
+    set_disk_back(fragile.destination.broker)
     fragile.destination.broker.start().wait()
     write_intermediate(fragile, topic, topic, batch(20, 30, 3))
     service = start(topic, "deduplicator", destination_bootstrap_servers=fragile.destination.address)

@@ -55,18 +55,11 @@ def test_every_schedule_holds(first: int) -> None:
     assert sum(result.faults.total() for result in results) > SEEDS_PER_TEST, "hardly a fault happened"
 
 
-@pytest.mark.parametrize("seed", FIXED_SEEDS, ids=str)
-def test_what_was_found_is_mended(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "candidates"), [*((seed, 1) for seed in FIXED_SEEDS), *((seed, None) for seed in LATER_FIXED_SEEDS)])
+def test_what_was_found_is_mended(seed: int, candidates: int | None) -> None:
     """Schedules that came out wrong."""
-    result = run.run_plan(plan.draw_plan(seed, candidates=1))
-    assert not result.violation, f"{FIXED_SEEDS[seed]}? {result.violation}"
-
-
-@pytest.mark.parametrize("seed", LATER_FIXED_SEEDS, ids=str)
-def test_what_was_found_later_is_mended(seed: int) -> None:
-    """The same, with candidates, filters and other starts."""
-    result = run.run_plan(plan.draw_plan(seed))
-    assert not result.violation, f"{LATER_FIXED_SEEDS[seed]}? {result.violation}"
+    result = run.run_plan(plan.draw_plan(seed, candidates))
+    assert not result.violation, f"{(FIXED_SEEDS | LATER_FIXED_SEEDS)[seed]}? {result.violation}"
 
 
 @pytest.mark.parametrize("wrong", planted.WRONGS, ids=lambda wrong: wrong.name)
