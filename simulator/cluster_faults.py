@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from common.errors import DestinationTruncated, FrontierLost, HangingTransaction, SourceRecreated, SourceRefused, SourceTruncated, TopicMissing, TopicsUnfit
-from common.routes import Place
+from common.routes import Place, Route
 from simulator import logs, operator
 from simulator.kafka import Cluster
 from simulator.kafka.log import DATA, Record
-from simulator.plan import FRONTIERS_DELETED
-from simulator.system import DESTINATION_TOPIC, INTERMEDIATE_TOPIC, TOPIC, Child
+from simulator.plan import FRONTIERS_DELETED, TOPIC_ADDED
+from simulator.system import Child
 
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
@@ -42,13 +42,14 @@ def _pause_candidate_feed(injector: FaultInjector, generator: random.Random, _: 
 
 def _change_leaders(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     cluster = generator.choice(injector.system.candidates)
-    cluster.change_leaders(TOPIC)
-    return cluster.name
+    route = injector.system.choose_route(generator)
+    cluster.change_leaders(route.source_topic)
+    return f"{cluster.name}, {route.source_topic}"
 
 
 def _has_copied_every_partition(injector: FaultInjector) -> bool:
     """Whether the copy has a record of every partition: candidates are compared with these records."""
-    return all(injector.judge.find_last_copied_offset(partition) >= 0 for partition in range(logs.count_partitions(injector.system.source, TOPIC)))
+    return all(injector.judge.find_last_copied_offset(place) >= 0 for place in injector.system.list_source_partitions())
 
 
 def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
@@ -58,21 +59,28 @@ def _recreate_candidate(injector: FaultInjector, generator: random.Random, _: Ch
     other_candidates = [candidate for candidate in system.source_clusters.candidates if candidate.cluster not in clusters_read]
     if not clusters_read or not other_candidates or not _has_copied_every_partition(injector):
         return ""
-    candidate = generator.choice(other_candidates)
-    return f"{candidate.cluster.name}: {system.source_clusters.recreate(candidate, TOPIC)} other records"
+    candidate, topic = generator.choice(other_candidates), system.choose_route(generator).source_topic
+    return f"{candidate.cluster.name}, {topic}: {system.source_clusters.recreate(candidate, topic)} other records"
 
 
 def _make_destination_unavailable(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
     return _make_unavailable(injector, generator, injector.system.destination)
 
 
-def _choose_partition(injector: FaultInjector, generator: random.Random) -> int:
-    return generator.randrange(logs.count_partitions(injector.system.source, TOPIC))
+def _choose_partition(injector: FaultInjector, generator: random.Random) -> tuple[Route, int]:
+    route = injector.system.choose_route(generator)
+    return route, generator.randrange(logs.count_partitions(injector.system.source, route.source_topic))
 
 
-def _choose_destination_partition(injector: FaultInjector, topic: str, generator: random.Random) -> Place | None:
-    """A partition of a topic of the destination cluster, if it exists."""
-    place = Place(topic, _choose_partition(injector, generator))
+def _choose_source_partition(injector: FaultInjector, generator: random.Random) -> Place:
+    route, partition = _choose_partition(injector, generator)
+    return route.source(partition)
+
+
+def _choose_intermediate_partition(injector: FaultInjector, generator: random.Random) -> Place | None:
+    """A partition of an intermediate topic, if it exists."""
+    route, partition = _choose_partition(injector, generator)
+    place = route.intermediate(partition)
     return place if logs.has_partition(injector.system.destination, place) else None
 
 
@@ -83,40 +91,48 @@ def _truncate_log(cluster: Cluster, place: Place, generator: random.Random, *, m
 
 
 def _delete_copied_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    partition = _choose_partition(injector, generator)
-    offset = injector.judge.find_last_copied_offset(partition) + 1
-    if offset > injector.system.source.log(TOPIC, partition).end:  # the source lost these records
+    source = _choose_source_partition(injector, generator)
+    offset = injector.judge.find_last_copied_offset(source) + 1
+    if offset > injector.system.source.log(*source).end:  # the source lost these records
         return ""
-    injector.system.source.delete_records(TOPIC, partition, offset)
-    return f"partition {partition} begins at {offset}"
+    injector.system.source.delete_records(*source, offset)
+    return f"{source} begins at {offset}"
 
 
 def _compact_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    partition = _choose_partition(injector, generator)
-    offsets_before = logs.list_data_offsets(injector.system.source, Place(TOPIC, partition))
-    injector.system.source.compact(TOPIC, partition)
-    removed = frozenset(offsets_before) - frozenset(logs.list_data_offsets(injector.system.source, Place(TOPIC, partition)))
-    injector.judge.allow_missing(partition, removed)
-    return f"partition {partition}: {sorted(removed)}"
+    source = _choose_source_partition(injector, generator)
+    offsets_before = logs.list_data_offsets(injector.system.source, source)
+    injector.system.source.compact(*source)
+    removed = frozenset(offsets_before) - frozenset(logs.list_data_offsets(injector.system.source, source))
+    injector.judge.allow_missing(source, removed)
+    return f"{source}: {sorted(removed)}"
 
 
-def _add_partition(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
-    count = logs.count_partitions(injector.system.source, TOPIC) + 1
-    injector.system.source.add_partitions(TOPIC, count)
+def _add_partition(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    topic = injector.system.choose_route(generator).source_topic
+    count = logs.count_partitions(injector.system.source, topic)
+    injector.system.source.add_partitions(topic, count + 1)
     if not _has_frontiers(injector):
-        injector.system.ends_at_start.append(0)  # the copy has not begun
-    return str(count)
+        injector.system.ends_at_start[Place(topic, count)] = 0  # the copy has not begun
+    return f"{topic} has {count + 1}"
+
+
+def _add_topic(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
+    route = injector.system.add_topic() if injector.system.plan.has_pattern else None
+    if route and not _has_frontiers(injector):
+        injector.system.ends_at_start |= {place: 0 for place in injector.system.list_source_partitions() if place.topic == route.source_topic}
+    return route.source_topic if route else ""
 
 
 def _delete_unread_source_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    partition = _choose_partition(injector, generator)
-    end = injector.system.source.log(TOPIC, partition).end
+    source = _choose_source_partition(injector, generator)
+    end = injector.system.source.log(*source).end
     offset = generator.randint(0, end)
-    injector.judge.allow_missing(partition, range(offset))
-    if offset > injector.judge.find_last_copied_offset(partition) + 1:  # nobody can know whether records that were never read were visible
+    injector.judge.allow_missing(source, range(offset))
+    if offset > injector.judge.find_last_copied_offset(source) + 1:  # nobody can know whether records that were never read were visible
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
-    injector.system.source.delete_records(TOPIC, partition, offset)
-    return f"partition {partition} begins at {offset} of {end}, copied to {injector.judge.find_last_copied_offset(partition)}"
+    injector.system.source.delete_records(*source, offset)
+    return f"{source} begins at {offset} of {end}, copied to {injector.judge.find_last_copied_offset(source)}"
 
 
 SAMPLED_S = 2.0
@@ -124,13 +140,13 @@ SAMPLED_S = 2.0
 
 
 def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    place = Place(TOPIC, _choose_partition(injector, generator))
+    place = _choose_source_partition(injector, generator)
     log = injector.system.source.log(*place)
     end_before = log.end
     if not end_before:
         return ""
-    copied, compared = (injector.judge.find_last_copied_offset(place.partition, before_s) for before_s in (0.0, SAMPLED_S))
-    read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place.partition))
+    copied, compared = (injector.judge.find_last_copied_offset(place, before_s) for before_s in (0.0, SAMPLED_S))
+    read_to = max(injector.system.spark_read_to.get(place, 0), injector.judge.get_highest_first_offset(place))
     _truncate_log(injector.system.source, place, generator)
     if log.end < read_to:  # some of the lost records are copied, or can be in flight
         injector.judge.is_source_history_lost = True
@@ -140,28 +156,30 @@ def _truncate_source(injector: FaultInjector, generator: random.Random, _: Child
         injector.judge.is_source_history_lost = True
         injector.allowed_exit_codes.add(SourceTruncated.exit_code)
     else:
-        injector.judge.reread_source(place.partition)
+        injector.judge.reread_source(place)
     return f"{place}: {end_before - log.end} of {end_before}, read to {read_to}, copied to {copied}"
 
 
 def _recreate_source(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    count = logs.count_partitions(injector.system.source, TOPIC)
-    if not _has_frontiers(injector):
+    topic = injector.system.choose_route(generator).source_topic
+    count = logs.count_partitions(injector.system.source, topic)
+    if not _has_frontiers(injector, topic):
         return ""
     injector.judge.is_source_history_lost = True
     injector.required_exit_codes = {SourceRecreated.exit_code, TopicMissing.exit_code}
-    injector.system.source.delete_topic(TOPIC)
-    injector.schedule_end(generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(TOPIC, count))
-    return f"{count} partitions"
+    injector.system.source.delete_topic(topic)
+    injector.schedule_end(generator.choice((0.0, 0.1, 5.0)), lambda: injector.system.source.create_topic(topic, count))
+    return f"{topic}, {count} partitions"
 
 
-def _has_frontiers(injector: FaultInjector) -> bool:
-    """Whether a group has committed frontiers, which identify the source."""
-    return any(group.offsets for group in injector.system.destination.groups.values())
+def _has_frontiers(injector: FaultInjector, source_topic: str = "") -> bool:
+    """Whether a group has committed frontiers, which identify the source topic; without a topic, of any."""
+    intermediate_topic = injector.system.find_route(source_topic).intermediate_topic if source_topic else ""
+    return any(intermediate_topic in ("", topic) for group in injector.system.destination.groups.values() for topic, _ in group.offsets)
 
 
 def _delete_intermediate_records(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    place = _choose_destination_partition(injector, INTERMEDIATE_TOPIC, generator)
+    place = _choose_intermediate_partition(injector, generator)
     if place is None:
         return ""
     offset = generator.randint(0, injector.system.destination.log(*place).end)
@@ -170,7 +188,7 @@ def _delete_intermediate_records(injector: FaultInjector, generator: random.Rand
 
 
 def _truncate_intermediate_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    place = _choose_destination_partition(injector, INTERMEDIATE_TOPIC, generator)
+    place = _choose_intermediate_partition(injector, generator)
     if place is None or not injector.system.destination.log(*place).end:
         return ""
     # under the same leader epoch (a single broker whose whole disk was set back), nobody could see it
@@ -178,11 +196,11 @@ def _truncate_intermediate_topic(injector: FaultInjector, generator: random.Rand
 
 
 def _compact_intermediate_topic(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    place = _choose_destination_partition(injector, INTERMEDIATE_TOPIC, generator)
+    place = _choose_intermediate_partition(injector, generator)
     if place is None:
         return ""
     injector.allowed_exit_codes.add(TopicsUnfit.exit_code)
-    injector.system.destination.alter_config(INTERMEDIATE_TOPIC, cleanup_policy="compact")
+    injector.system.destination.alter_config(place.topic, cleanup_policy="compact")
     return f"{place}: {injector.system.destination.compact(*place)} records are gone"
 
 
@@ -190,25 +208,25 @@ FEW_OFFSETS = 4
 """A late marker of a transaction can take the offset of its lost record in the new topic. Then only the topic id shows the loss, up to a second later."""
 
 
-def _recreate_destination(injector: FaultInjector, _: random.Random, __: Child | None) -> str:
-    if not logs.has_partition(injector.system.destination, Place(DESTINATION_TOPIC, 0)):
+def _recreate_destination(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
+    route = injector.system.choose_route(generator)
+    count = logs.count_partitions(injector.system.destination, route.destination_topic)
+    if not count or any(0 < log.end < FEW_OFFSETS for log in injector.system.destination.topics[route.destination_topic].logs):
         return ""
-    count = logs.count_partitions(injector.system.destination, DESTINATION_TOPIC)
-    if any(0 < log.end < FEW_OFFSETS for log in injector.system.destination.topics[DESTINATION_TOPIC].logs):
-        return ""
-    injector.system.destination.delete_topic(DESTINATION_TOPIC)
-    injector.system.destination.create_topic(DESTINATION_TOPIC, count)
-    injector.judge.reset_destination()
+    injector.system.destination.delete_topic(route.destination_topic)
+    injector.system.destination.create_topic(route.destination_topic, count)
+    injector.judge.reset_destination(route.source_topic)
     # a worker that runs ends, and so does a worker that is assigned a partition from a running one; a start copies the topic from the beginning
     injector.allowed_exit_codes |= {DestinationTruncated.exit_code, FrontierLost.exit_code}
     if injector.system.candidates:  # a candidate is compared with the records of the copy
         injector.allowed_exit_codes.add(SourceRefused.exit_code)
-    return f"{count} partitions"
+    return f"{route.destination_topic}, {count} partitions"
 
 
 def _truncate_destination(injector: FaultInjector, generator: random.Random, _: Child | None) -> str:
-    place = _choose_destination_partition(injector, DESTINATION_TOPIC, generator)
-    if place is None or not injector.system.destination.log(*place).end:
+    route, partition = _choose_partition(injector, generator)
+    place = route.destination(partition)
+    if not logs.has_partition(injector.system.destination, place) or not injector.system.destination.log(*place).end:
         return ""
     injector.judge.is_destination_history_lost = True
     stable = injector.system.destination.log(*place).last_stable_offset
@@ -239,6 +257,7 @@ INJECTORS: dict[str, Callable[[FaultInjector, random.Random, Child | None], str]
     "records committed at the source are deleted": _delete_copied_source_records,
     "source compacted": _compact_source,
     "partition added": _add_partition,
+    TOPIC_ADDED: _add_topic,
     "unread intermediate records deleted": _delete_intermediate_records,
     "newest intermediate records lost": _truncate_intermediate_topic,
     "destination recreated": _recreate_destination,

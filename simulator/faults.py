@@ -7,11 +7,11 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simulator import cluster_faults, logs
+from simulator import cluster_faults
 from simulator.kafka import Cluster
 from simulator.plan import Fault
 from simulator.schedule import Process
-from simulator.system import TOPIC, Child, System
+from simulator.system import Child, System
 
 if TYPE_CHECKING:
     from simulator.judge import Judge
@@ -63,7 +63,7 @@ class FaultInjector:
 
     def inject(self, fault: Fault, child: Child | None) -> None:
         """Inject one fault."""
-        if self.system.service_exit_code is not None or not logs.count_partitions(self.system.source, TOPIC):  # the topic is deleted and not recreated yet
+        if self.system.service_exit_code is not None or self.system.is_source_topic_missing:
             return
         generator = random.Random(fault.seed)  # noqa: S311
         if fault.kind in OUTCOMES or fault.kind in PRODUCER_FAULTS:

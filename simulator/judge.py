@@ -62,7 +62,8 @@ class Judge:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.copies: dict[int, PartitionCopy] = {}
+        self.copies: dict[Place, PartitionCopy] = {}
+        """By source partition."""
         self.change_count = -1
         self.is_source_history_lost = False
         """The source lost copied records: its later records cannot be compared, and the service must stop."""
@@ -90,27 +91,27 @@ class Judge:
         return bool(self.violation)
 
     def _check_partitions(self) -> None:
-        for partition in range(logs.count_partitions(self.system.source, self.system.topic)):
-            copy = self._find_copy(partition)
+        for place in self.system.list_source_partitions():
+            route, copy = self.system.find_route(place.topic), self._find_copy(place)
             if not copy.is_first_offset_known:
-                self._learn_first_offset(partition, copy)
-            self._read_source(Place(self.system.topic, partition), copy)
+                self._learn_first_offset(place, route.intermediate(place.partition), copy)
+            self._read_source(place, copy)
             if not self.is_history_lost:
-                self._compare_destination(Place(self.system.destination_topic, partition), copy)
+                self._compare_destination(route.destination(place.partition), copy)
 
-    def _find_copy(self, partition: int) -> PartitionCopy:
-        return self.copies.setdefault(partition, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest"))
+    def _find_copy(self, source: Place) -> PartitionCopy:
+        return self.copies.setdefault(source, PartitionCopy(is_first_offset_known=self.system.plan.start == "earliest"))
 
-    def _learn_first_offset(self, partition: int, copy: PartitionCopy) -> None:
+    def _learn_first_offset(self, source: Place, intermediate: Place, copy: PartitionCopy) -> None:
         """The first frontier is the end of the partition when it was chosen. A new partition is copied from its beginning."""
-        frontier = logs.load_frontier(self.system.destination, self.system.settings.application, Place(self.system.intermediate_topic, partition))
+        frontier = logs.load_frontier(self.system.destination, self.system.settings.application, intermediate)
         if frontier is None:
             return
         copy.first_offset, copy.is_first_offset_known = frontier + 1, True
-        offsets_at_start, now = self.system.ends_at_start, self.system.source.log(self.system.topic, partition).end
-        lowest, highest = (offsets_at_start[partition], now) if partition < len(offsets_at_start) else (0, 0)
+        end_at_start, now = self.system.ends_at_start.get(source), self.system.source.log(*source).end
+        lowest, highest = (end_at_start, now) if end_at_start is not None else (0, 0)
         if not self.is_history_lost and not lowest <= copy.first_offset <= highest:
-            raise Violation(f"the copy of partition {partition} begins at source offset {copy.first_offset}; expected an offset from {lowest} to {highest}")
+            raise Violation(f"the copy of {source} begins at source offset {copy.first_offset}; expected an offset from {lowest} to {highest}")
         copy.expected = [expected_record for expected_record in copy.expected if expected_record.offset >= copy.first_offset]
 
     def _read_source(self, place: Place, copy: PartitionCopy) -> None:
@@ -166,40 +167,42 @@ class Judge:
 
     def describe_missing(self) -> str:
         """A text that says which records are not copied."""
-        return ", ".join(f"partition {partition}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source offset "
-                         f"{copy.expected[copy.next_index].offset}" for partition, copy in self.copies.items() if copy.next_index < len(copy.expected))
+        return ", ".join(f"{source}: {len(copy.expected) - copy.next_index} of {len(copy.expected)}, from source offset "
+                         f"{copy.expected[copy.next_index].offset}" for source, copy in self.copies.items() if copy.next_index < len(copy.expected))
 
-    def allow_missing(self, partition: int, offsets: range | frozenset[int]) -> bool:
+    def allow_missing(self, source: Place, offsets: range | frozenset[int]) -> bool:
         """The source deleted these offsets: they may be missing. Returns whether one of them was not copied yet."""
         self.has_violation()
-        copy = self._find_copy(partition)
+        copy = self._find_copy(source)
         missing_records = [expected_record for expected_record in copy.expected[copy.next_index:] if expected_record.offset in offsets]
         for expected_record in missing_records:
             expected_record.is_optional = True
         return bool(missing_records)
 
-    def find_last_copied_offset(self, partition: int, before_s: float = 0.0) -> int:
+    def find_last_copied_offset(self, source: Place, before_s: float = 0.0) -> int:
         """The source offset of the last record that was copied at least `before_s` ago, or -1."""
-        copy = self._find_copy(partition)
+        copy = self._find_copy(source)
         return max((record.offset for record in copy.expected[:copy.next_index] if record.copied_at <= self.system.schedule.now - before_s), default=-1)
 
-    def get_highest_first_offset(self, partition: int) -> int:
+    def get_highest_first_offset(self, source: Place) -> int:
         """The source offset at which the copy begins; while that is not known, the highest at which it can begin."""
-        copy = self._find_copy(partition)
-        return copy.first_offset if copy.is_first_offset_known else self.system.source.log(self.system.topic, partition).end
+        copy = self._find_copy(source)
+        return copy.first_offset if copy.is_first_offset_known else self.system.source.log(*source).end
 
-    def reset_destination(self) -> None:
-        """The destination topic was recreated: compare it from its beginning."""
-        for partition, copy in self.copies.items():
+    def reset_destination(self, source_topic: str) -> None:
+        """The destination topic of a source topic was recreated: compare it from its beginning."""
+        for source, copy in self.copies.items():
+            if source.topic != source_topic:
+                continue
             copy.next_index = copy.destination_read_to = 0
-            source_offsets = logs.list_data_offsets(self.system.source, Place(self.system.topic, partition))
+            source_offsets = logs.list_data_offsets(self.system.source, source)
             for expected_record in copy.expected:
                 expected_record.is_optional = expected_record.offset not in source_offsets
 
-    def reread_source(self, partition: int) -> None:
+    def reread_source(self, source: Place) -> None:
         """The source lost offsets that nobody had read: read the records that are not copied again. (The loss of a marker hides records.)"""
-        copy = self.copies[partition]
+        copy = self.copies[source]
         copy.expected = copy.expected[:copy.next_index]
-        copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(partition) + 1)
-        if partition < len(self.system.ends_at_start):
-            self.system.ends_at_start[partition] = min(self.system.ends_at_start[partition], self.system.source.log(self.system.topic, partition).end)
+        copy.source_read_to = min(copy.source_read_to, self.find_last_copied_offset(source) + 1)
+        if source in self.system.ends_at_start:
+            self.system.ends_at_start[source] = min(self.system.ends_at_start[source], self.system.source.log(*source).end)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from typing import Any
 
 FAULTS_MAX = 6
 FAULT_CALLS_MAX = 2500
@@ -47,6 +48,7 @@ SOURCE_FAULTS = frozenset({"records committed at the source are deleted", "sourc
 """Not drawn with several candidates: after such a fault, a candidate has other records than the others."""
 CANDIDATE_FAULT_WEIGHTS = {"candidate not fed": 3, "leaders of a candidate changed": 3, "candidate recreated": 2}
 FRONTIERS_DELETED = "frontiers deleted"
+TOPIC_ADDED = "topic added"
 EXCLUSIVE_FAULTS = frozenset({"unread source records deleted", "newest source records lost", "source recreated", "newest destination records lost",
                   "destination recreated", "intermediate topic compacted", "candidate recreated", FRONTIERS_DELETED})
 """Faults that can end the service. A schedule has at most one of them; otherwise nobody could say which exit code is right."""
@@ -86,67 +88,88 @@ class Plan:
     """How long the destination takes for each record of a transaction. A full transaction takes longer than its timeout."""
     batch_s: int = 30
     """`replicator.batch_s`."""
+    topics: int = 1
+    """How many source topics there are at the beginning."""
+    has_pattern: bool = False
+    """Whether a pattern selects the topics, so that a new one is copied too."""
 
 
-def draw_plan(seed: int, candidates: int | None = None) -> Plan:
+@dataclass(slots=True)
+class _Extras:
+    """What not every plan has."""
+
+    candidates: int = 1
+    start: str = "earliest"
+    filter_setting: str = ""
+    destination_record_delay_s: float = 0.0
+    batch_s: int = 30
+    topics: int = 1
+    has_pattern: bool = False
+    kinds: tuple[str, ...] = ()
+    """Faults that are not drawn by their weights."""
+
+
+def _draw_extras(generator: random.Random, topics: int | None) -> _Extras:
+    extras = _Extras(generator.choice((2, 3)) if generator.random() < 1 / 8 else 1)
+    if generator.random() < 1 / 8:
+        extras.kinds = (FRONTIERS_DELETED,)
+    if generator.random() < 1 / 8 and extras.candidates == 1 and not extras.kinds:
+        extras.start = "latest"
+    if extras.candidates == 1 and not extras.kinds:
+        extras.filter_setting = generator.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
+    if generator.random() < 1 / 16:
+        extras.destination_record_delay_s = generator.uniform(2.5, 8.0)
+    extras.batch_s = generator.choice((5, 30, 30, 30))
+    extras.topics = topics or generator.choice((1, 1, 1, 1, 1, 1, 2, 3))
+    if topics is None and extras.candidates == 1 and generator.random() < 1 / 8:  # candidates are refused with a pattern
+        extras.has_pattern = True
+        extras.kinds += generator.choice(((TOPIC_ADDED,), (TOPIC_ADDED,), (TOPIC_ADDED, TOPIC_ADDED), ()))
+    return extras
+
+
+def draw_plan(seed: int, candidates: int | None = None, topics: int | None = None) -> Plan:
     """The plan of a seed.
 
     One schedule in eight has two or three candidates; in one in eight, an operator deletes the frontiers; one in eight starts at the latest offsets;
-    one in four filters records; one in sixteen has a slow destination; one in four has short batches. With `candidates`, the plan has that number and
-    none of the others. These are drawn with a generator of their own, so that the rest of the plan is the same with and without them.
+    one in four filters records; one in sixteen has a slow destination; one in four has short batches; one in four has several topics, and one in eight a
+    pattern. With `candidates`, the plan has that number and none of the others; with `topics`, that number and no pattern. These are drawn with a
+    generator of their own, so that the rest of the plan is the same with and without them.
     """
-    generator, extras_generator = random.Random(seed), random.Random(f"{seed} candidates")  # noqa: S311
-    is_frontier_deletion_drawn, start, filter_setting, record_delay_s, batch_s = False, "earliest", "", 0.0, 30
-    if candidates is None:
-        candidates = extras_generator.choice((2, 3)) if extras_generator.random() < 1 / 8 else 1
-        is_frontier_deletion_drawn = extras_generator.random() < 1 / 8
-        if extras_generator.random() < 1 / 8 and candidates == 1 and not is_frontier_deletion_drawn:
-            start = "latest"
-        if candidates == 1 and not is_frontier_deletion_drawn:
-            filter_setting = extras_generator.choice(("", "", "", "", "", "", "filter.sql", "filter.function"))
-        if extras_generator.random() < 1 / 16:
-            record_delay_s = extras_generator.uniform(2.5, 8.0)
-        batch_s = extras_generator.choice((5, 30, 30, 30))
+    generator = random.Random(seed)  # noqa: S311
+    extras = _draw_extras(random.Random(f"{seed} candidates"), topics) if candidates is None else _Extras(candidates)  # noqa: S311
     possible_weights = FAULT_WEIGHTS
-    if candidates > 1:
+    if extras.candidates > 1:
         possible_weights = {kind: weight for kind, weight in FAULT_WEIGHTS.items() if kind not in SOURCE_FAULTS} | CANDIDATE_FAULT_WEIGHTS
     possible_kinds, weights = list(possible_weights), list(possible_weights.values())
     kinds: list[str] = []
     for kind in generator.choices(possible_kinds, weights, k=generator.randint(0, FAULTS_MAX)):
         if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds):
             kinds.append(kind)
-    if start == "latest":
+    if extras.start == "latest":
         kinds = [kind for kind in kinds if kind != "destination recreated"]  # nobody could say at which offset the new copy has to begin
-    if is_frontier_deletion_drawn and EXCLUSIVE_FAULTS.isdisjoint(kinds):
-        kinds.append(FRONTIERS_DELETED)
+    kinds += [kind for kind in extras.kinds if kind not in EXCLUSIVE_FAULTS or EXCLUSIVE_FAULTS.isdisjoint(kinds)]
     faults = tuple(sorted((Fault(generator.randrange(FAULT_CALLS_MAX) if generator.random() < 0.7 else generator.randrange(FAULT_CALLS_MAX // 10),
                                  kind, generator.getrandbits(32)) for kind in kinds), key=lambda fault: fault.at_call))
     return Plan(
         seed, generator.choice((1, 1, 2, 3)), generator.choice((1, 1, 2, 3)), generator.randint(3, 40), generator.choice((0.0, 0.3, 0.7)),
         generator.choice(("classic", "classic", "consumer")), generator.random() < 0.15,
-        tuple(generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900))) for _ in range(4)), faults,
-        candidates, start, filter_setting, record_delay_s, batch_s)
+        tuple(generator.choice((0.0, generator.uniform(-2, 2), generator.uniform(-900, 900))) for _ in range(4)), faults, extras.candidates, extras.start,
+        extras.filter_setting, extras.destination_record_delay_s, extras.batch_s, extras.topics, extras.has_pattern)
+
+
+SIMPLEST: dict[str, Any] = {
+    "workers": 1, "topics": 1, "has_pattern": False, "partitions": 1, "clock_offsets_s": (0.0,) * 4, "start": "earliest", "filter_setting": "",
+    "destination_record_delay_s": 0.0, "transaction_share": 0.0,
+}
+"""The simplest value of the fields of a plan."""
 
 
 def list_smaller_plans(plan: Plan) -> list[Plan]:
     """Plans that leave out one thing, the largest steps first."""
     smaller_plans = [replace(plan, faults=plan.faults[:number] + plan.faults[number + 1:]) for number in range(len(plan.faults))]
-    if plan.workers > 1:
-        smaller_plans.append(replace(plan, workers=1))
-    if plan.partitions > 1:
-        smaller_plans.append(replace(plan, partitions=1))
-    if any(plan.clock_offsets_s):
-        smaller_plans.append(replace(plan, clock_offsets_s=(0.0,) * len(plan.clock_offsets_s)))
-    if plan.start != "earliest":
-        smaller_plans.append(replace(plan, start="earliest"))
-    if plan.filter_setting:
-        smaller_plans.append(replace(plan, filter_setting=""))
-    if plan.destination_record_delay_s:
-        smaller_plans.append(replace(plan, destination_record_delay_s=0.0))
+    smaller_plans += [replace(plan, **{name: value}) for name, value in SIMPLEST.items() if getattr(plan, name) != value]
     if plan.candidates > 2:
         smaller_plans.append(replace(plan, candidates=2))
-    if plan.transaction_share:
-        smaller_plans.append(replace(plan, transaction_share=0.0))
     if plan.records > 3:
         smaller_plans += [replace(plan, records=max(3, records)) for records in (plan.records // 2, plan.records - 1)]
     return smaller_plans

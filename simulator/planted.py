@@ -149,6 +149,7 @@ WRONGS = (
     Wrong("what was added while stage two was away begins at the latest", START,
           "added = place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled), has_others=bool(counts))",
           "added = False"),
+    Wrong("a topic that appears later begins at the latest", START, "return place.topic in self.new_topics\n", "return False\n"),
     Wrong("frontier of another partition", "common.positions", "decode_commit(Place(answer.topic, answer.partition), answer",
           "decode_commit(Place(answer.topic, answer.partition), answers[-1 - answer.partition]"),
     # recovery

@@ -5,6 +5,7 @@ The processes run the service's own code; `reo.supervisor` decides what follows 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from common import settings as settings_module
 from common.errors import ReoError
-from common.routes import Place
+from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import worker
 from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
@@ -27,7 +28,9 @@ from simulator.schedule import START_UNIX_S, Process, Schedule
 if TYPE_CHECKING:
     from simulator.faults import FaultInjector
 
-TOPIC, DESTINATION_TOPIC, INTERMEDIATE_TOPIC = "orders", "copy", "copy-proxy"
+ROUTES = tuple(Route(f"orders{suffix}", f"copy{suffix}", f"copy{suffix}-proxy") for suffix in ("", "-1", "-2", "-3"))
+"""The topics of a plan are the first ones; a topic that appears later is the next one."""
+PATTERN = r"^orders(.*)=copy\1"
 FILTERS = {"filter.sql": "true", "filter.function": "simulator.record_filter:is_record_copied"}
 """The value of each filter setting. The simulated query filters as the function does."""
 LOAD_S = 10.0
@@ -52,8 +55,6 @@ class Child:
 
 class System:
     """The clusters, the processes of the service, and the writers."""
-
-    topic, destination_topic, intermediate_topic = TOPIC, DESTINATION_TOPIC, INTERMEDIATE_TOPIC
 
     def __init__(self, plan: Plan, schedule: Schedule, log_event: Callable[[str], None]) -> None:
         self.plan = plan
@@ -82,7 +83,8 @@ class System:
         self.spark_read_to: dict[Place, int] = {}
         """For each source partition, up to which offset a query has read."""
         self.records_written = 0
-        self.ends_at_start: list[int] = []
+        self.routes = list(ROUTES[:plan.topics])
+        self.ends_at_start: dict[Place, int] = {}
         """For each source partition, its end when the service was started."""
         self.is_written = False
         """Whether the writer has finished."""
@@ -91,11 +93,16 @@ class System:
     def _settings(self) -> Settings:
         environment = {
             "REO_SOURCE_BOOTSTRAP_SERVERS": "source:9092", "REO_DESTINATION_BOOTSTRAP_SERVERS": "destination:9092",
-            "REO_SOURCE_TOPIC": TOPIC, "REO_DESTINATION_TOPIC": DESTINATION_TOPIC, "REO_APPLICATION": "reo", "REO_INSTANCE": "host",
+            "REO_APPLICATION": "reo", "REO_INSTANCE": "host",
             "REO_SOURCE_START": self.plan.start, "REO_DEDUPLICATOR_GROUP_PROTOCOL": self.plan.protocol,
             "REO_STOP_AT_END": str(self.plan.stop_at_end).lower(), "REO_REPLICATOR_BATCH_S": str(self.plan.batch_s),
             "REO_DEDUPLICATOR_TRANSACTION_TIMEOUT_MS": "20000", "REO_DEDUPLICATOR_TRANSACTION_RECORDS": "10", "REO_METRICS_PORT": "0",
         }
+        if self.plan.has_pattern or self.plan.topics > 1:
+            environment["REO_TOPICS"] = PATTERN if self.plan.has_pattern else ",".join(f"{route.source_topic}={route.destination_topic}"
+                                                                                        for route in self.routes)
+        else:
+            environment |= {"REO_SOURCE_TOPIC": self.routes[0].source_topic, "REO_DESTINATION_TOPIC": self.routes[0].destination_topic}
         if self.candidates:
             environment |= {"REO_SOURCE_BOOTSTRAP_SERVERS": ";".join(f"{cluster.name}:9092" for cluster in self.candidates),
                             "REO_SOURCE_MODE": "failover", "REO_SOURCE_OFFSET_LAG_THRESHOLD": "20"}
@@ -114,15 +121,14 @@ class System:
 
     def start_all(self) -> None:
         """Create the source topic and start all processes."""
-        is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
-        for cluster in (self.source, *self.candidates):
-            cluster.create_topic(TOPIC, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
+        for route in self.routes:
+            self._create_source_topic(route)
         self.source_clusters = SourceClusters(self, self.candidates)
         writer = Process("writer")
         self.schedule.start(writer, self._write)
         if self.plan.stop_at_end:
             self.schedule.run(10 * LOAD_S, lambda: not self.is_loading)
-        self.ends_at_start = [log.end for log in self.source.topics[TOPIC].logs]
+        self.ends_at_start = {place: self.source.log(*place).end for place in self.list_source_partitions()}
         for number in range(self.plan.workers):
             self.add_worker(number)
         self.add_stage_one()
@@ -134,6 +140,39 @@ class System:
     def find_cluster(self, cluster_settings: Any) -> Cluster:
         """The cluster with the bootstrap servers of these settings."""
         return self.network.clusters[cluster_settings.bootstrap_servers]
+
+    # ---- topics
+
+    def _create_source_topic(self, route: Route) -> None:
+        is_compacted = any(fault.kind == "source compacted" for fault in self.plan.faults)
+        for cluster in (self.source, *self.candidates):
+            cluster.create_topic(route.source_topic, self.plan.partitions, {"cleanup.policy": "compact"} if is_compacted else {})
+
+    def add_topic(self) -> Route | None:
+        """Create one source topic more, which the pattern matches. None when there are no more names."""
+        if len(self.routes) == len(ROUTES):
+            return None
+        route = ROUTES[len(self.routes)]
+        self._create_source_topic(route)
+        self.routes.append(route)
+        return route
+
+    def find_route(self, source_topic: str) -> Route:
+        """The route of a source topic."""
+        return next(route for route in self.routes if route.source_topic == source_topic)
+
+    def list_source_partitions(self) -> list[Place]:
+        """The partitions of all source topics that exist."""
+        return [route.source(partition) for route in self.routes for partition in range(logs.count_partitions(self.source, route.source_topic))]
+
+    @property
+    def is_source_topic_missing(self) -> bool:
+        """Whether a source topic is deleted and not recreated yet."""
+        return not all(logs.count_partitions(self.source, route.source_topic) for route in self.routes)
+
+    def choose_route(self, generator: random.Random) -> Route:
+        """A route at random."""
+        return generator.choice(self.routes) if len(self.routes) > 1 else self.routes[0]
 
     # ---- processes
 
@@ -230,21 +269,22 @@ class System:
         number = 0
         while self.records_written < self.plan.records:
             self.schedule.sleep(generator.uniform(0, 2 * LOAD_S / self.plan.records))
-            if self.source.is_down or not logs.count_partitions(self.source, TOPIC):  # the topic is deleted and not recreated yet
+            if self.source.is_down or self.is_source_topic_missing:
                 continue
-            partition, count = generator.randrange(logs.count_partitions(self.source, TOPIC)), generator.randint(1, 4)
-            records = [self._create_record(partition) for _ in range(count)]
+            topic = self.choose_route(generator).source_topic
+            partition, count = generator.randrange(logs.count_partitions(self.source, topic)), generator.randint(1, 4)
+            records = [self._create_record(topic, partition) for _ in range(count)]
             if generator.random() < self.plan.transaction_share:
                 number += 1
-                self.source_clusters.write(partial(SourceCluster.begin_transaction, topic=TOPIC, partition=partition, records=records))
+                self.source_clusters.write(partial(SourceCluster.begin_transaction, topic=topic, partition=partition, records=records))
                 self.schedule.sleep(generator.choice((0.0, 0.0, 0.5, 5.0)))
                 self.source_clusters.write(partial(SourceCluster.end_transaction, is_commit=number % 3 != 0))
             else:
-                self.source_clusters.write(partial(SourceCluster.append, topic=TOPIC, partition=partition, records=records))
+                self.source_clusters.write(partial(SourceCluster.append, topic=topic, partition=partition, records=records))
         self.is_written = True
 
-    def _create_record(self, partition: int) -> tuple[Any, ...]:
+    def _create_record(self, topic: str, partition: int) -> tuple[Any, ...]:
         self.records_written += 1
-        key = None if self.records_written % 5 == 0 and not self.source.topics[TOPIC].overrides else b"key-%d" % (self.records_written % 7)
+        key = None if self.records_written % 5 == 0 and not self.source.topics[topic].overrides else b"key-%d" % (self.records_written % 7)
         value = None if self.records_written % 11 == 0 else b"%d-%d" % (partition, self.records_written)
         return key, value, (("n", b"%d" % self.records_written),), self.unix_ms() - self.records_written
