@@ -33,7 +33,7 @@ chart: helm ## the Helm chart as one file, in dist/
 	@build/chart deploy/helm/reo
 
 demo: setup ## the main job: two brokers, real records, kills, verified (SEED=, KILLS=)
-	@$(PY) -m reo demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
+	@$(PY) -m demo $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS))
 
 # Six at a time on two processors, because most of the time tests wait; a file's tests in one process, because they share brokers; the
 # files that take longest first (tests/conftest.py).
@@ -79,7 +79,7 @@ fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TAR
 	@$(PY) -m fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
 
 classes: setup ## renew replicator/classes.gz, after Spark was renewed
-	@SPARK_SUBMIT_OPTS=-XX:DumpLoadedClassList=$(CURDIR)/build/.classes $(PY) -m reo demo --kills 0
+	@SPARK_SUBMIT_OPTS=-XX:DumpLoadedClassList=$(CURDIR)/build/.classes $(PY) -m demo --kills 0
 	@grep -v -e '^#' -e source: build/.classes | gzip -9n >replicator/classes.gz
 
 lock: ## renew the lock files from pyproject.toml (needs uv)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bench.mirrormaker import MirrorMaker
 from bench.processes import Usage, usage_of
 from bench.testbed import Testbed
-from reo.demo.service import Service
+from demo.service import Service
 
 
 class Contender(ABC):

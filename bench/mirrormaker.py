@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.child_processes import die_with_parent
-from reo.demo.broker import free_port
+from demo.broker import free_port
 
 JARS = Path(__file__).parent.parent / "jars" / "rival"
 MISSING = "MirrorMaker 2 is not installed: `make rival` downloads it"

@@ -17,7 +17,7 @@ from bench.processes import Usage, usage_of
 from common import positions
 from common.errors import ReoError
 from common.routes import Place
-from reo.demo.broker import Broker
+from demo.broker import Broker
 
 JARS = Path(__file__).parent.parent / "jars" / "broker"
 BROKER_HEAP_MB = 1024

@@ -25,11 +25,11 @@ from pathlib import Path
 import yaml
 
 from common.child_processes import die_with_parent
+from demo.broker import free_port
 from faults.load import Load
 from faults.run import PARTITIONS, RUN_BEGINS, Run
 from faults.stories.candidates import FAILOVER, IdenticalFeed
 from faults.testbed import IdenticalCluster, start_clusters
-from reo.demo.broker import free_port
 from tests.harness.judge import Record
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, until
 from tests.harness.prometheus import Prometheus

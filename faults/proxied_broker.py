@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from demo.broker import Broker, free_port
 from faults.proxy import Proxy
-from reo.demo.broker import Broker, free_port
 
 
 def make_proxied_broker(folder: Path, jars: Path) -> tuple[Broker, Proxy]:

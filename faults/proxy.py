@@ -1,6 +1,6 @@
 """A TCP proxy in front of one broker that can tell Kafka's requests apart, so that a test can "hold the next EndTxn".
 
-The kills in `reo.demo` show what a process or a broker leaves behind when it dies. They cannot show faults of the network: a response that is lost,
+The kills in `demo` show what a process or a broker leaves behind when it dies. They cannot show faults of the network: a response that is lost,
 a request that arrives late, a connection that is open and carries nothing. The proxy makes these faults, for one request (`faults.proxy_rule`) or for all
 (`delay_s`, `bytes_per_s`, `half_open`, `cut_all`), and can prove each of them. It runs on an event loop in a thread of its own; everything
 public may be used from any thread.

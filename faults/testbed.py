@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from demo.broker import Broker, free_port
 from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from reo.demo.broker import Broker, free_port
 from tests.harness.kafka import ROOT, Cluster, Clusters
 
 JARS = ROOT / "jars" / "broker"

@@ -1,1 +1,1 @@
-"""reo: the command line, and the service that runs both stages: run, check, status, verify, recover, demo."""
+"""reo: the command line, and the service that runs both stages: run, check, status, verify, recover, cutover."""

@@ -96,10 +96,6 @@ def build_parser() -> ExamplesParser:
     setup.add_argument("--from", metavar="FOLDER", dest="folder", help="the jars are in this folder; nothing is fetched")
     completion = commands.add_parser("completion", help="print a shell's script that completes commands and options", examples=examples.COMPLETION)
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
-    demo = commands.add_parser("demo", help="copy a topic on this machine between two real brokers, with kills", examples=examples.DEMO)
-    demo.add_argument("--seed", type=int, help="decides when the stages are killed; printed at the end")
-    demo.add_argument("--kills", type=int, default=2, help="how often each stage is killed (default 2)")
-    demo.add_argument("--json", action="store_true", help="JSON instead of text, for programs")
     commands.add_parser("executor", help="an executor of stage one, which Spark starts in its pods on Kubernetes; never started by hand",
                         examples=examples.EXECUTOR)
     return top

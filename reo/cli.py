@@ -7,9 +7,7 @@ options. A command is imported when it runs, because some of them are slow to im
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import argcomplete
@@ -124,15 +122,6 @@ def _cutover(settings: Settings, options: argparse.Namespace) -> int:
     return cutover.run_command(settings, options.groups, options.quiet, options.resume, options.fence, options.json)
 
 
-def _demo(options: argparse.Namespace) -> int:
-    if importlib.util.find_spec("reo.demo") is None:
-        print("reo demo: the demo is not installed with reo. It needs a checkout of the repository: `make demo` there", file=sys.stderr)
-        return errors.SettingsInvalid.exit_code
-    from reo.demo import demo
-
-    return demo.run(options.seed, options.kills, options.json)
-
-
 def _executor(_: argparse.Namespace) -> int:
     from replicator import executor
 
@@ -163,7 +152,7 @@ COMMANDS: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
     "run": _run, "check": _check, "status": _status, "lag": _lag, "verify": _verify, "recover": _recover, "inspect": _inspect, "topics": _topics,
     "config": _config, "offsets": _offsets, "cutover": _cutover, "acls": _acls}
 WITHOUT_SETTINGS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "demo": _demo, "executor": _executor, "config import": _import, "setup": _setup, "completion": _completion}
+    "executor": _executor, "config import": _import, "setup": _setup, "completion": _completion}
 
 
 def _load_settings(options: argparse.Namespace) -> Settings | int:

@@ -20,7 +20,6 @@ ALL = """examples:
   reo offsets sync --groups '.*'    keep the offsets of all groups translated at the destination
   reo acls                       the topics' ACLs on both clusters; --apply copies them
   reo cutover plan               what it takes to move the topics now; cutover run moves them with their consumer groups
-  reo demo                       two brokers, 336,776 records, both stages killed again and again, verified
   reo COMMAND --help             examples of one command
 """
 CHECK = """examples:
@@ -147,11 +146,6 @@ EXECUTOR = """examples:
   reo executor                   in a pod, with the environment that Spark gives its executors on Kubernetes; never by hand
 
 With replicator.master=k8s://… Spark starts executors of stage one in pods of reo's image, with this one argument. Exit code 2: this is not such a pod.
-"""
-DEMO = """examples:
-  reo demo                       two brokers on this machine, kills at moments that a seed chooses
-  reo demo --seed 7 --kills 3    the same kills again
-  reo demo --json
 """
 
 

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import pytest
 
+from demo.broker import Broker
 from faults.proxied_broker import make_proxied_broker
 from faults.proxy import Proxy
-from reo.demo.broker import Broker
 from tests.harness.kafka import ROOT, Cluster, Clusters, speed_up_jvms
 from tests.harness.postgresql import Server
 from tests.harness.service import Service, build_environment

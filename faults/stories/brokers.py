@@ -6,9 +6,9 @@ import signal
 import time
 from functools import partial
 
+from demo.broker import Broker
 from faults.run import Run, Story
 from faults.testbed import ThreeBrokers
-from reo.demo.broker import Broker
 from tests.harness.kafka import Clusters
 
 FREEZE_S = (5, 20)

@@ -21,7 +21,7 @@ from common.kafka_clients import admin
 from common.routes import Place
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from replicator.candidate_health import Health
 from replicator.run import Engine, Plan
 from replicator.source_selection import SourceSelection

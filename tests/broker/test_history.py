@@ -23,7 +23,7 @@ from common.pulse import Pulse
 from common.records import checksum
 from common.routes import Place
 from common.settings import Settings, load
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from replicator.clients import Clients
 from replicator.plan import Planner
 from replicator.run import Engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.frontier import decode
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.disk import keep_disk, set_disk_back
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_record, make_records, until

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from simulator.kafka import Cluster, Network, clients
 from simulator.schedule import START_UNIX_S, Process, Schedule
 from tests.conftest import make_topic_name

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.kafka import ROOT, Cluster, Clusters, make_records
 from tests.harness.service import STOP_S, stopped

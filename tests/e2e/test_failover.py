@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from tests.conftest import Start
 from tests.harness.filter_functions import number, passing
 from tests.harness.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses, write_to_all

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from tests.conftest import EAGER_RETENTION, Start
 from tests.e2e.test_bad_input import test_a_torn_transaction_is_mended as a_torn_transaction_is_mended
 from tests.e2e.test_exact_copy import Copied, copied, test_the_copy_is_exact

@@ -18,8 +18,8 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from common.destination_settings import FRONTIER_TABLE
+from demo.broker import free_port
 from reference.interfaces import METRIC_MODULES
-from reo.demo.broker import free_port
 from reo.version import VERSION
 from tests.conftest import Start
 from tests.harness.commands import as_json

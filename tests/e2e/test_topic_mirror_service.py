@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, Clusters, make_records, until
 

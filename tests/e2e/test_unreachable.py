@@ -18,7 +18,7 @@ from common import kafka_clients
 from common.errors import ClusterUnreachable, ReoError, Stop
 from common.settings import load
 from common.source_clusters import Cluster
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from reo.version import VERSION
 from tests.harness.commands import reo_with
 from tests.harness.kafka import ROOT

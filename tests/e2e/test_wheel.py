@@ -30,12 +30,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def modules() -> set[str]:
-    """What the service is made of; the demo and what verifies the project are not installed."""
+    """What the service is made of; what verifies the project is not installed."""
     return {
         str(path.relative_to(ROOT))
         for package in PRODUCT
         for path in (ROOT / package).rglob("*.py")
-        if "demo" not in path.relative_to(ROOT).parts
     }
 
 
@@ -71,7 +70,6 @@ def test_an_installed_reo_is_set_up_and_copies(
             "check", exit_code=10, environment=GOOD | {"REO_CONNECT_TIMEOUT_S": "1"}
         ).stdout
     )
-    assert installed.reo("demo", exit_code=2).stderr.count("\n") == 1
 
     clusters.source.create(topic, 2)
     clusters.source.write(topic, make_records(range(RECORDS), 2))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from reo.demo.broker import Broker, free_port
+from demo.broker import Broker, free_port
 from tests.harness.kafka import ROOT, Cluster, until
 from tests.harness.secured import PLAIN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from reo.demo.broker import Broker
+from demo.broker import Broker
 
 
 def keep_disk(broker: Broker) -> None:

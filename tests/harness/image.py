@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from reo.demo.broker import Broker, free_port
+from demo.broker import Broker, free_port
 from tests.harness import judge, postgresql
 from tests.harness.kafka import ROOT, Cluster
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi
@@ -208,7 +208,6 @@ def main() -> int:
         checks.ends("a missing setting", 2, KAFKA_CLUSTERS_SOURCE_TOPIC="")
         checks.ends("an address where nobody answers", 10, KAFKA_CLUSTERS_SOURCE_BOOTSTRAP_SERVERS="127.0.0.1:1", REO_CONNECT_TIMEOUT_S=5)
         checks.ends("an executor that Spark has not started", 2, "executor")
-        checks.ends("the demo, which the image does not have,", 2, "demo")
         checks.ends("`check` before a copy", 0, "check")
         checks.one_container_after_another()
         checks.stages_apart()

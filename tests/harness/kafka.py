@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from reo.demo.broker import Broker
+from demo.broker import Broker
 from tests.harness.judge import Partitions, Record, compare_partitions, read_topic
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from common.child_processes import die_with_parent
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from tests.harness.judge import Partitions, Record
 from tests.harness.kafka import until
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from common.child_processes import die_with_parent
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from tests.harness.kafka import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from reo.demo.broker import Broker, free_port
+from demo.broker import Broker, free_port
 from tests.harness.kafka import ROOT, Cluster
 
 USER, PASSWORD = "alice", 'pass"word\\ of 1_000'

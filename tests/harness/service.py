@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.child_processes import die_with_parent
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from tests.harness.kafka import ANSWER_S, COPY_S, ROOT, START_S, Clusters, until
 
 STOP_S = 60

@@ -18,7 +18,7 @@ from typing import Self
 import pyspark
 
 from common.child_processes import die_with_parent
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from tests.harness.kafka import until
 from tests.harness.service import read_command_line, read_session_id, send_signal
 

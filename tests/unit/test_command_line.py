@@ -31,7 +31,7 @@ def parsers(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Ite
 ALL = [(words, parser) for words, parser in parsers(arguments.build_parser())]
 NAMES = [" ".join(("reo", *words)) for words, _ in ALL]
 RESULTS = {"check", "status", "lag", "verify", "recover", "inspect", "topics", "config show", "offsets translate", "offsets sync", "cutover plan",
-           "cutover run", "acls", "demo"}
+           "cutover run", "acls"}
 """Commands that print a result."""
 
 

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 
 from common.logs import LineFormatter, configure_logging
 from common.settings import load
-from reo.demo.broker import free_port
+from demo.broker import free_port
 from replicator.run import describe_failure
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from reo.demo import broker
+from demo import broker
 
 PORTS = range(9_000, 9_040)
 
@@ -16,6 +16,6 @@ def test_a_port_is_given_away_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not twice by one process, and not by two that run at the same time."""
     monkeypatch.setattr(broker, "PORTS", PORTS)
     ours = [broker.free_port() for _ in range(15)]
-    program = f"from reo.demo import broker; broker.PORTS = {PORTS!r}; print(*[broker.free_port() for _ in range(15)])"
+    program = f"from demo import broker; broker.PORTS = {PORTS!r}; print(*[broker.free_port() for _ in range(15)])"
     theirs = [int(port) for port in subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout.split()]
     assert len({*ours, *theirs}) == 30

@@ -39,9 +39,8 @@ ASK_THE_MACHINE_ITSELF = {
     "reo/startup.py": {"multiprocessing"},  # for what can abort
     "reo/parallel.py": {"multiprocessing"},  # of a command that reads with several processors
 }
-SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))
-           and "demo" not in path.relative_to(ROOT).parts]
-"""What a simulated process can run, and the command line; the demo starts real brokers."""
+SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))]
+"""What a simulated process can run, and the command line."""
 
 
 def named(path: Path) -> str:

@@ -7,6 +7,7 @@ happened. Whatever was started is stopped, also on Ctrl-C.
 
 from __future__ import annotations
 
+import argparse
 import random
 import shutil
 import signal
@@ -14,13 +15,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-import orjson
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -28,13 +27,13 @@ from rich.table import Table
 
 from common import settings
 from common.errors import ReoError
+from demo.broker import Broker
+from demo.flights import RECORDS, Loader
+from demo.killer import Kill, Killer
+from demo.service import Service
 from reo import verify
-from reo.demo.broker import Broker
-from reo.demo.flights import RECORDS, Loader
-from reo.demo.killer import Kill, Killer
-from reo.demo.service import Service
 
-JARS = Path(__file__).parent.parent.parent / "jars" / "broker"
+JARS = Path(__file__).parent.parent / "jars" / "broker"
 TOPIC = "flights"
 PARTITIONS = 4
 PATIENCE_S = 180
@@ -43,8 +42,8 @@ PATIENCE_S = 180
 class Demo:
     """One demonstration; `stack` undoes everything."""
 
-    def __init__(self, seed: int, kills: int, as_json: bool, stack: ExitStack, bars: Progress) -> None:
-        self.seed, self.kills, self.as_json = seed, kills, as_json
+    def __init__(self, seed: int, kills: int, stack: ExitStack, bars: Progress) -> None:
+        self.seed, self.kills = seed, kills
         self.bars = bars
         self.folder = Path(tempfile.mkdtemp(prefix="reo-demo-"))
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -128,10 +127,6 @@ class Demo:
         exact = not differences and equal == RECORDS
         complete = len(killer.done) == 2 * self.kills
         stages = [kill.stage for kill in killer.done]
-        if self.as_json:
-            print(orjson.dumps({"seed": self.seed, "records": equal, "aborted": loader.aborted, "dropped": counts, "kills": dict(Counter(stages)),
-                                "seconds": round(self.seconds, 1), "exact": exact, "complete": complete}).decode())
-            return 0 if exact and complete else 1
         table = Table(title=f"seed {self.seed}", show_header=False)
         for name, value in (
             ("records", f"{equal:,} (and {loader.aborted:,} aborted ones, which must not be seen)"),
@@ -151,19 +146,26 @@ class Demo:
         return 0 if exact and complete else 1
 
 
-def run(seed: int | None, kills: int, as_json: bool = False) -> int:
-    """The sub-command; a seed is chosen when none is given. With JSON on standard output, what happens is told on standard error."""
-    chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+def main() -> int:
+    """The command line; a seed is chosen when none is given."""
+    parser = argparse.ArgumentParser(prog="make demo")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="decides when the stages are killed; printed at the end")
+    parser.add_argument("--kills", type=int, default=2, help="how often each stage is killed (default 2)")
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ends unwind the stack
-    console = Console(stderr=as_json)
+    console = Console()
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console.print(f"seed {chosen}: the same seed kills at the same points of the copy")
+    console.print(f"seed {options.seed}: the same seed kills at the same points of the copy")
     with ExitStack() as stack, Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         try:
-            return Demo(chosen, kills, as_json, stack, bars).run()
+            return Demo(options.seed, options.kills, stack, bars).run()
         except KeyboardInterrupt:
             console.print("interrupted; everything that was started is being stopped")
             return 130
         except (RuntimeError, ReoError) as failed:
             print(failed, file=sys.stderr)
             return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

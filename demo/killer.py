@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from common import positions
 from common.errors import ClusterUnreachable
 from common.routes import Place
-from reo.demo.service import Service, kill
+from demo.service import Service, kill
 
 EARLIEST, LATEST = 0.05, 0.85
 AHEAD = 0.08

@@ -4,7 +4,7 @@ The demo, the tests and the benchmarks all need "a Kafka that can be killed": th
 folder outlives the process, so a broker that was killed can be started again on what it had written. A broker is formatted
 once, listens on 127.0.0.1 only, and creates no topic by itself: a typing error in a topic name must be an error.
 
-`python -m reo.demo.broker <folder of jars>` makes the archive of classes with which brokers of these jars start sooner; `build/setup` calls it.
+`python -m demo.broker <folder of jars>` makes the archive of classes with which brokers of these jars start sooner; `build/setup` calls it.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.child_processes import die_with_parent, list_children
-from reo.demo.broker import free_port
+from demo.broker import free_port
 
-PACKAGES = Path(__file__).parent.parent.parent
+PACKAGES = Path(__file__).parent.parent
 
 
 @dataclass
