@@ -78,9 +78,9 @@ fuzz: setup ## bad input, searched for by atheris (SECONDS= for each target, TAR
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-fuzz.lock
 	@$(PY) -m fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
 
-classes: setup ## renew replicator/classes.gz, after Spark was renewed
+classes: setup ## renew replicator/spark/classes.gz, after Spark was renewed
 	@SPARK_SUBMIT_OPTS=-XX:DumpLoadedClassList=$(CURDIR)/build/.classes $(PY) -m demo --kills 0
-	@grep -v -e '^#' -e source: build/.classes | gzip -9n >replicator/classes.gz
+	@grep -v -e '^#' -e source: build/.classes | gzip -9n >replicator/spark/classes.gz
 
 lock: ## renew the lock files from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock

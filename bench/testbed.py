@@ -14,8 +14,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bench.processes import Usage, usage_of
-from common import positions
 from common.errors import ReoError
+from common.kafka import positions
 from common.routes import Place
 from demo.broker import Broker
 

@@ -32,7 +32,7 @@
         └── MoveRefused            38   a step of `reo cutover` or `reo acls` is not possible
 
 A message says what happened, names the setting or the record, and says what to do. Foreign exceptions are translated in
-`common.kafka_clients.translate` and `common.postgresql.translate`, and nowhere else.
+`common.kafka.clients.translate` and `common.postgresql.translate`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class AccessRefused(Stop):
     def __init__(self, message: str, to_do: str = "", names_what_to_grant: bool = False) -> None:
         super().__init__(message, to_do)
         self.names_what_to_grant = names_what_to_grant
-        """Whether the message has the resource and the operation (`common.permissions`)."""
+        """Whether the message has the resource and the operation (`common.kafka.permissions`)."""
 
 
 class TopicsUnfit(Stop):

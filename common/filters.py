@@ -51,7 +51,7 @@ def parse_options(text: str) -> dict[str, dict[str, Any]]:
 
 
 def validation_errors(settings: Settings) -> Iterator[str]:
-    """One message for each reason why the filters, or the provenance header, cannot be used. `common.user_code` imports the functions."""
+    """One message for each reason why the filters, or the provenance header, cannot be used. `common.settings.user_code` imports the functions."""
     if settings.failover and settings.provenance.header:
         yield "provenance.header and source.mode=failover: the header names the cluster of a record, and stage two does not know which candidate it was"
     if settings.provenance.header.startswith("__"):

@@ -70,6 +70,6 @@ def count_new_partitions(mapping: str, source_partitions: int) -> int:
 
 
 def validation_errors(mapping: str) -> Iterator[str]:
-    """The reason why the mapping cannot be used, so far as its text tells; `common.user_code` imports a function."""
+    """The reason why the mapping cannot be used, so far as its text tells; `common.settings.user_code` imports a function."""
     if mapping not in (SAME, KEY) and parse_fixed_partition(mapping) is None and not FUNCTION.fullmatch(mapping):
         yield f"{mapping!r} is no mapping: {SAME}, a partition's number, {KEY} or module:function is expected"

@@ -19,11 +19,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from common import runtime
-from common.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 from common.errors import AccessRefused, ClusterUnreachable, ForeignWriter, RecordRefused, ReoError, StageFailed, TopicsUnfit
 from common.probe import Probe
 from common.pulse import Pulse
 from common.settings import Settings
+from common.settings.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")

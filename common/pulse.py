@@ -7,7 +7,7 @@
 | `ready` | work is done, or every server has just answered that none is left | it is ready |
 
 So a process that waits is not ready until it has worked again. A call into a client can block without a heartbeat: the process is not ready when its
-last heartbeat is LATE_S old, and is killed when it is `reo.health.SILENT_S` old. Every call that may last longer is made in parts.
+last heartbeat is LATE_S old, and is killed when it is `reo.service.health.SILENT_S` old. Every call that may last longer is made in parts.
 A process that stood still for so long is ready when it has worked again, not with its next heartbeat.
 
 While a process waits, how much is left to copy is unknown. Its lag in seconds then grows from the time when that was last known.

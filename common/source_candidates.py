@@ -1,8 +1,9 @@
 """Source candidates: clusters that have the same topics with the same records at the same offsets; one is copied from at a time (`source.mode=failover`).
 
 The topic has another identity in each cluster, so an identity cannot say what was copied. The records can: stage one begins a run on a candidate only when the
-copy's last records are that candidate's (`replicator.tail_comparison`), whether it copied from that candidate before or not. So no state is kept about
-candidates. With failover, a frontier identifies the copied topic by its name alone (`find_copied_identity`), and stage two does not need to know the candidate.
+copy's last records are that candidate's (`replicator.candidates.tail_comparison`), whether it copied from that candidate before or not. So no state is kept
+about candidates. With failover, a frontier identifies the copied topic by its name alone (`find_copied_identity`), and stage two does not need to know the
+candidate.
 
 Stage two and the command line ask the source little: how many partitions it has, and where a first frontier begins. Any candidate can answer
 (`select_answering`); in single mode there is one.
@@ -13,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from common import positions, runtime, topics
+from common import runtime
 from common.errors import ReoError
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin
+from common.kafka import positions, topics
+from common.kafka.clients import REQUEST_TIMEOUT_S, admin
+from common.kafka.topics import Topic
 from common.metrics import SOURCE_ERRORS
 from common.origin import identity_of
 from common.routes import Place, Route
 from common.settings import Settings
-from common.topics import Topic
 
 PAUSE_S = 0.1
 SourceTopics = dict[Route, Topic]

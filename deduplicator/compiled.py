@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from common import destination_settings, runtime
+from common import runtime
 from common.frontier import Hole, LastRecord, Link, RuleState
 from common.origin import OFFSET_MAX
 from common.routes import Place, Route
-from common.settings import Settings
+from common.settings import Settings, destination_settings
 from deduplicator import hot_path
 from deduplicator.hot_path import Library, RawBatch, RawRule, Unavailable, get_rd_kafka_pointer
 from deduplicator.message import Message, copy_message, read_leader_epoch

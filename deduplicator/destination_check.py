@@ -24,9 +24,9 @@ from confluent_kafka import Consumer
 
 from common.errors import DestinationTruncated, ForeignWriter
 from common.frontier import Frontier
-from common.kafka_clients import REQUEST_TIMEOUT_S
+from common.kafka.clients import REQUEST_TIMEOUT_S
+from common.kafka.positions import read_visible
 from common.metrics import TORN
-from common.positions import read_visible
 from common.records import Consumed, headers_of, message_checksum
 from common.routes import Place
 from deduplicator.destination import Output

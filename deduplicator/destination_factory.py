@@ -7,10 +7,10 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import destination_settings, topics
-from common.kafka_clients import LossCounter, transactional_producer
+from common.kafka import topics
+from common.kafka.clients import LossCounter, transactional_producer
 from common.routes import Route
-from common.settings import Settings
+from common.settings import Settings, destination_settings
 from deduplicator.destination import Destination, KafkaDestination
 from deduplicator.destination_watch import DestinationWatch
 from deduplicator.frontier_store import ConsumerGroup, FrontierStore, KafkaFrontierStore
@@ -24,8 +24,8 @@ def build_destination(settings: Settings, number: int, routes: Mapping[str, Rout
                       commit_for_group: Callable[[Sequence[TopicPartition]], None]) -> tuple[Destination, FrontierStore]:
     """For one worker; routes are added to `routes` later. `commit_for_group` commits offsets for the group, where they are not part of the transaction."""
     if destination_settings.is_postgresql(settings):
-        from deduplicator.postgresql import PostgresqlDestination
-        from deduplicator.table_frontier_store import TableFrontierStore
+        from deduplicator.tables.postgresql import PostgresqlDestination
+        from deduplicator.tables.table_frontier_store import TableFrontierStore
 
         frontier_store = TableFrontierStore(settings, number, routes, consumer_group)
         return PostgresqlDestination(frontier_store, commit_for_group), frontier_store

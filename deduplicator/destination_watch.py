@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from common import runtime
 from common.errors import DestinationTruncated
-from common.kafka_clients import REQUEST_TIMEOUT_S
+from common.kafka.clients import REQUEST_TIMEOUT_S
+from common.kafka.topics import NO_TOPIC_ID
 from common.routes import Place
-from common.topics import NO_TOPIC_ID
 
 log = logging.getLogger(__name__)
 REQUEST_INTERVAL_S = 5.0

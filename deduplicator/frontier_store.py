@@ -2,7 +2,7 @@
 
 `FrontierStore` is the only interface that `deduplicator.start` uses, as `deduplicator.destination.Destination` is the only one that the loop uses. For topics,
 the group's commits are the frontiers, and the records are read from the topic (`KafkaFrontierStore`). For tables, the database has both
-(`deduplicator.table_frontier_store`), and the group's commits repeat the frontiers.
+(`deduplicator.tables.table_frontier_store`), and the group's commits repeat the frontiers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from common import frontier as frontiers
-from common import positions, runtime, topics
+from common import runtime
 from common.errors import ClusterUnreachable, DestinationTruncated, FrontierUnreadable, HangingTransaction
 from common.frontier import Frontier
-from common.group import Group, commit_reader
-from common.kafka_clients import admin, reader
-from common.positions import GroupCommit
+from common.kafka import positions, topics
+from common.kafka.clients import admin, reader
+from common.kafka.consumer_group import Group, commit_reader
+from common.kafka.positions import GroupCommit
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings

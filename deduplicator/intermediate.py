@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from common import failpoints, runtime
 from common.errors import AccessRefused, Fenced, StageFailed
-from common.kafka_clients import translate
+from common.kafka.clients import translate
 from common.metrics import PURGED, REBALANCES
 from common.records import Consumed
 from common.routes import Place

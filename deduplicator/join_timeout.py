@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from common import runtime
 from common.errors import ClusterUnreachable, SettingsInvalid
-from common.group import Group
+from common.kafka.consumer_group import Group
 from deduplicator.intermediate import Intermediate
 
 JOIN_TIMEOUT_S = 30.0

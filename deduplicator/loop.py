@@ -26,13 +26,13 @@ from functools import partial
 
 from confluent_kafka import TopicPartition
 
-from common import destination_settings, failpoints, partition_mapping, runtime
+from common import failpoints, partition_mapping, runtime
 from common.errors import RecordRefused
 from common.metrics import REREADS
 from common.pulse import Pulse
 from common.records import Consumed
 from common.routes import Place, Route
-from common.settings import Settings
+from common.settings import Settings, destination_settings
 from deduplicator.compiled import FetchedMessages
 from deduplicator.destination import UNCOUNTED, Destination, Output, offsets_with_metadata
 from deduplicator.frontier_store import TransactionUndecided

@@ -9,7 +9,7 @@ start, and is committed for the group afterwards, where stage one and the comman
     last_source_offset(partition)  of the records that are stored, to see whether somebody else has written or deleted some
     commit(records, positions)     all or nothing
 
-reo waits for a slow call; a call that takes longer than the watchdog's limit (`reo.health.SILENT_S`) ends the process.
+reo waits for a slow call; a call that takes longer than the watchdog's limit (`reo.service.health.SILENT_S`) ends the process.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 from confluent_kafka import TopicPartition
 
-from common import destination_settings, failpoints, runtime, topics
+from common import failpoints, runtime
 from common.errors import DestinationTruncated, Fenced, ForeignWriter, SettingsInvalid
 from common.frontier import Frontier
+from common.kafka import topics
 from common.metrics import TRANSACTIONS
 from common.records import Headers
 from common.routes import Place, Route
-from common.settings import Settings
+from common.settings import Settings, destination_settings
 from deduplicator.destination import Output
 from deduplicator.frontier_store import CheckedOutputs, ConsumerGroup, LoadedFrontiers, merge_group_commits
 from deduplicator.transaction import TransactionFailed

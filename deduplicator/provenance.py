@@ -1,7 +1,7 @@
 """Prevents replication cycles (A → B → A): a header that says from which clusters a record was copied.
 
 A copy from A to B and one from B to A of the same topics would copy every record for ever. A topic that is its own copy's source is refused when
-it is prepared (`common.topics`); a cycle over two copies is visible only in the records. With `provenance.header` every written record gets one more
+it is prepared (`common.kafka.topics`); a cycle over two copies is visible only in the records. With `provenance.header` every written record gets one more
 header, after its own, whose value is the id of the cluster that it was copied from. A record with the destination's id in such a header came from there,
 and is accepted without being written, as with a filter. The header stays, and each copy adds one, so longer cycles end too.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common import filters, topics
-from common.kafka_clients import admin
+from common import filters
+from common.kafka import topics
+from common.kafka.clients import admin
 from common.routes import Place
 from common.settings import Settings
 from deduplicator.call_limit import CallLimit

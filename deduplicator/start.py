@@ -26,13 +26,14 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from common import destination_settings, filters, partition_mapping, positions, run_epochs, runtime, source_candidates, topics
+from common import filters, partition_mapping, run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, FrontierLost, SettingsInvalid
 from common.frontier import Frontier, RuleState
-from common.kafka_clients import admin
-from common.positions import GroupCommit
+from common.kafka import positions, topics
+from common.kafka.clients import admin
+from common.kafka.positions import GroupCommit
 from common.routes import SAME, Place, Route
-from common.settings import Settings
+from common.settings import Settings, destination_settings
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import UNCOUNTED, Output
 from deduplicator.frontier_store import ConsumerGroup, FrontierStore, TransactionUndecided

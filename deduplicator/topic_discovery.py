@@ -1,7 +1,7 @@
 """Discovers topics that appear while a worker runs and match a pattern.
 
 A thread of its own, with clients of its own, asks the source cluster: it may not answer for long, and the loop must not wait for it. The thread
-prepares the topics (`common.topics`) before the loop learns of them, because a group's member must not subscribe to a topic that does not exist.
+prepares the topics (`common.kafka.topics`) before the loop learns of them, because a group's member must not subscribe to a topic that does not exist.
 To prepare takes some requests for each topic; to list takes two for all of them. So it lists first.
 """
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from common import runtime, topics
+from common import runtime
 from common.errors import ClusterUnreachable
-from common.kafka_clients import admin
+from common.kafka import topics
+from common.kafka.clients import admin
 from common.routes import Route
 from common.settings import Settings
 

@@ -29,14 +29,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from common import runtime
 from common.errors import AccessRefused, ClusterUnreachable, HangingTransaction, ReoError, StageFailed, Stop
-from common.kafka_clients import REQUEST_TIMEOUT_S, translate
+from common.kafka.clients import REQUEST_TIMEOUT_S, translate
 from common.metrics import TRANSACTION_ERRORS, TRANSACTIONS
 from common.pulse import Pulse
 
 log = logging.getLogger(__name__)
 STEP_S = 5.0
 """A longer call is split into calls of this length (librdkafka continues when it is called again). Between them the process reports that it waits for
-the destination, and that it is alive. Far below the watchdog's limit (`reo.health.SILENT_S`)."""
+the destination, and that it is alive. Far below the watchdog's limit (`reo.service.health.SILENT_S`)."""
 TIMEOUT_SHARE = 0.9
 """The share of the time-out after which a transaction has to be over. After the whole of it the coordinator fences the producer, which ends this process;
 and the next one would begin with as large a transaction, since `deduplicator.transaction_size` starts anew."""

@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from common import failpoints, permissions, positions, runtime, source_candidates, topics, user_code
-from common.kafka_clients import reader, stage_two_consumer
+from common import failpoints, runtime, source_candidates
+from common.kafka import permissions, positions, topics
+from common.kafka.clients import reader, stage_two_consumer
 from common.metrics import COMPILED
 from common.probe import Probe
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
-from common.settings import Settings
+from common.settings import Settings, user_code
 from deduplicator import compiled, destination_factory
 from deduplicator.call_limit import CallLimit
 from deduplicator.destination import Destination

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient
 
-from common import positions
 from common.errors import ClusterUnreachable
+from common.kafka import positions
 from common.routes import Place
 from demo.service import Service, kill
 

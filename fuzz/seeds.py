@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import orjson
 
-from common import client_options, topic_mirror_variables
 from common.frontier import Frontier, Hole, Link, RuleState
 from common.origin import Origin, encode
-from common.settings_table import SETTINGS
+from common.settings import client_options, topic_mirror_variables
+from common.settings.table import SETTINGS
 from fuzz.messages import frame
 from fuzz.targets import COMMITTED_FRONTIER, FILE_SUFFIXES, IDENTITY, REQUIRED_SETTINGS
 

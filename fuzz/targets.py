@@ -17,13 +17,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from common import frontier as frontiers
 from common import origin as origins
-from common import positions, settings
+from common import settings
 from common.errors import ForeignRecord, FrontierUnreadable, SettingsInvalid, SourceRecreated
 from common.frontier import Frontier, Link, RuleState
+from common.kafka import positions
 from common.routes import Place
 from common.settings import Settings
-from common.settings_sources import FILE_VARIABLE
-from common.settings_table import BY_NAME
+from common.settings.settings_sources import FILE_VARIABLE
+from common.settings.table import BY_NAME
 from deduplicator.loop import Loop
 from deduplicator.partitions import AssignedPartition, Partitions
 from deduplicator.rule import decide

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.setting_fields import Setting
-from common.settings_table import SETTINGS
+from common.settings.fields import Setting
+from common.settings.table import SETTINGS
 from reo.version import VERSION
 
 ROOT = Path(__file__).parent.parent

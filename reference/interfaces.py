@@ -10,7 +10,8 @@ from types import ModuleType
 from prometheus_client.metrics import MetricWrapperBase
 
 from common import metrics
-from reo import arguments, health
+from reo import arguments
+from reo.service import health
 
 METRIC_MODULES: tuple[ModuleType, ...] = (metrics, health)
 """The modules that have metrics; a test looks for others."""

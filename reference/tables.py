@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from common import client_options, topic_mirror_variables
-from common.candidate_settings import CANDIDATES_MAX
-from common.client_options import GUARDED
 from common.errors import Fenced, ReoError, StageFailed, Stop
-from common.permissions import PARKED, PERMISSIONS
-from common.setting_fields import Setting
-from common.settings_table import SETTINGS
+from common.kafka.permissions import PARKED, PERMISSIONS
+from common.settings import client_options, topic_mirror_variables
+from common.settings.candidate_settings import CANDIDATES_MAX
+from common.settings.client_options import GUARDED
+from common.settings.fields import Setting
+from common.settings.table import SETTINGS
 
 STOPS = "how-to/stops.md"
 """The page that says what to do, one heading for each exit code."""

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from common import destination_settings, permissions, source_candidates, user_code
+from common import source_candidates
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, SettingsInvalid
-from common.permissions import OF_STAGE
-from common.settings import Settings
-from common.source_clusters import Cluster
+from common.kafka import permissions
+from common.kafka.permissions import OF_STAGE
+from common.settings import Settings, destination_settings, user_code
+from common.settings.source_clusters import Cluster
 from deduplicator import compiled
 from reo import setup
 from reo.checks import clusters, filter_sql, findings, frontier, topic_settings, topics
 from reo.checks.clusters import ClusterDescription
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
-from replicator import connector
+from replicator.spark import connector
 
 if TYPE_CHECKING:
     from reo.checks.database import Database

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(settings: Settings, options: argparse.Namespace) -> int:
-    from reo.supervisor import Supervisor
+    from reo.service.supervisor import Supervisor
 
     stages = (options.stage,) if options.stage else ("deduplicator", "replicator")
     return process.run("reo", lambda settings_now, stopping: Supervisor(settings_now, stages, stopping).run(), settings)
@@ -57,13 +57,13 @@ def _check(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _status(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import status
+    from reo.progress import status
 
     return status.command(settings, options.json, options.watch, options.every)
 
 
 def _lag(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import lag
+    from reo.progress import lag
 
     return lag.command(settings, options.json, options.max_records, options.max_seconds)
 
@@ -81,13 +81,13 @@ def _recover(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _inspect(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import inspect
+    from reo.progress import inspect
 
     return inspect.command(settings, options.json, options.partition, options.begin, options.count)
 
 
 def _topics(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import config_drift
+    from reo.migration import config_drift
 
     return config_drift.command(settings, options.apply, options.json)
 
@@ -99,7 +99,7 @@ def _config(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _offsets(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import offsets, offsets_sync
+    from reo.migration import offsets, offsets_sync
 
     if options.offsets == "sync":
         return offsets_sync.command(settings, options.groups, options.interval, options.json)
@@ -107,13 +107,13 @@ def _offsets(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _acls(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import acls
+    from reo.migration import acls
 
     return acls.command(settings, options.apply, options.with_write, options.json)
 
 
 def _cutover(settings: Settings, options: argparse.Namespace) -> int:
-    from reo import cutover
+    from reo.migration import cutover
 
     if options.what == "back":
         return cutover.back_command(settings)
@@ -123,7 +123,7 @@ def _cutover(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _executor(_: argparse.Namespace) -> int:
-    from replicator import executor
+    from replicator.spark import executor
 
     return executor.run()
 

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from common import client_options
 from common.errors import SettingsInvalid
-from common.settings import Settings
-from common.settings_table import SETTINGS
+from common.settings import Settings, client_options
+from common.settings.table import SETTINGS
 from reo import relay_import
 from reo.output import align_columns
 from reo.relay_import import ImportedSettings

@@ -1,7 +1,7 @@
 """`reo recover`: finds the frontier from the data when the group's commit is lost, was reset, or is pending for ever.
 
-It recovers each route that is one to one; for the others the data does not tell the frontier (`reo.comparable`). Without
-`--apply` it only reads. Per partition it prints what the group has, how far the copy is by the data (`reo.alignment`), and
+It recovers each route that is one to one; for the others the data does not tell the frontier (`reo.compare.comparable`). Without
+`--apply` it only reads. Per partition it prints what the group has, how far the copy is by the data (`reo.compare.alignment`), and
 what would be committed. With `--apply` it commits that, for all partitions of a route in one request, or for none when a
 partition of any route is refused:
 
@@ -20,19 +20,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from common import destination_settings, permissions, positions, run_epochs, runtime, source_candidates, topics
 from common import frontier as frontiers
+from common import run_epochs, runtime, source_candidates
 from common.errors import CopyDiffers, FrontierLost, HangingTransaction, ReoError, ServiceRuns, StageFailed, TopicMissing
 from common.frontier import Frontier, LastRecord, RuleState
-from common.group import Commit, Group
-from common.kafka_clients import admin, reader
+from common.kafka import permissions, positions, topics
+from common.kafka.clients import admin, reader
+from common.kafka.consumer_group import Commit, Group
 from common.records import message_checksum
 from common.routes import Route
-from common.settings import Settings
+from common.settings import Settings, destination_settings
 from deduplicator.start import find_first_source_offset, raise_epoch
-from reo import alignment, recovery_report
-from reo.alignment import AlignmentInput
-from reo.comparable import select_comparable
+from reo import recovery_report
+from reo.compare import alignment
+from reo.compare.alignment import AlignmentInput
+from reo.compare.comparable import select_comparable
 from reo.recovery_report import RecoveredPartition
 
 

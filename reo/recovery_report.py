@@ -13,9 +13,9 @@ import orjson
 
 from common.errors import CopyDiffers, FrontierLost
 from common.frontier import Frontier
-from common.group import Commit
+from common.kafka.consumer_group import Commit
 from common.routes import Route
-from reo.alignment import LastCopied
+from reo.compare.alignment import LastCopied
 from reo.output import align_columns, error_to_dict
 
 

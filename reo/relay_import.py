@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from common.candidate_settings import CANDIDATES_MAX
-from common.setting_fields import Setting
-from common.settings_table import BY_NAME
+from common.settings.candidate_settings import CANDIDATES_MAX
+from common.settings.fields import Setting
+from common.settings.table import BY_NAME
 
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 UNITS_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from reo.version import VERSION
-from replicator import connector
+from replicator.spark import connector
 
 Component = dict[str, object]
 JAR = re.compile(r"(.+)-(\d+\.[^/]*)\.jar")

@@ -15,7 +15,7 @@ from pathlib import Path
 from common import runtime
 from common.errors import ReoError, SettingsInvalid
 from deduplicator import hot_path
-from replicator import class_archive, connector
+from replicator.spark import class_archive, connector
 
 JAVA_VERSIONS = ("17", "21")
 """The versions that Spark 4.2 supports."""

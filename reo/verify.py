@@ -4,8 +4,8 @@ It does not use frontiers or epochs: it reads what any `read_committed` consumer
 service. Memory is bounded by the clients' fetch queues. The copy is compared with what the source has now: while the copy is
 still running, it is reported as incomplete, with the number of missing records. With `--resume` a comparison goes on where an
 earlier one ended. Where retention has deleted the first records of one side, it begins with the first ones that both sides
-have (`reo.common_start`). Where compaction has removed records, the newest of each key are compared (`reo.compacted`). The
-verdict is about what was compared, and lists what was not (`reo.not_compared`).
+have (`reo.compare.common_start`). Where compaction has removed records, the newest of each key are compared (`reo.compare.compacted`). The
+verdict is about what was compared, and lists what was not (`reo.compare.not_compared`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import destination_settings, permissions, positions, runtime, source_candidates, topics
+from common import runtime, source_candidates
 from common.errors import CopyDiffers, NotComparable, NothingCompared, ReoError, TopicMissing
-from common.kafka_clients import admin
+from common.kafka import permissions, positions, topics
+from common.kafka.clients import admin
+from common.kafka.topics import Topic
 from common.routes import Place, Route
-from common.settings import Settings
-from common.topics import Topic
-from reo import lag, not_compared, parallel
-from reo.comparable import select_comparable
-from reo.comparison import Comparison
-from reo.not_compared import NotCompared
-from reo.parallel import PartitionPair
-from reo.resume_file import ResumeFile
+from common.settings import Settings, destination_settings
+from reo.compare import not_compared, parallel
+from reo.compare.comparable import select_comparable
+from reo.compare.comparison import Comparison
+from reo.compare.not_compared import NotCompared
+from reo.compare.parallel import PartitionPair
+from reo.compare.resume_file import ResumeFile
+from reo.progress import lag
 
 SAVE_INTERVAL_S = 5.0
 
@@ -91,7 +93,7 @@ def _look_up_copies(settings: Settings, sources: Mapping[Route, Topic]) -> tuple
     """The destination topics (none when the copies are tables), and how many partitions each has; TopicMissing when one does not exist or lacks partitions."""
     names = {route.destination_topic for route in sources}
     if destination_settings.is_postgresql(settings):
-        from reo.table_rows import count_partitions
+        from reo.compare.table_rows import count_partitions
 
         return {}, count_partitions(settings, names)
     destinations = topics.look_up(settings.destination_cluster, admin(settings.destination_cluster, settings), names, settings.connect_timeout_s)

@@ -1,6 +1,6 @@
 """`python -m replicator`: the process of stage one, with the settings from the environment.
 
-It keeps the state that a restarted process needs beside the service's metrics, in a folder that is deleted when the service ends (`reo.supervisor`).
+It keeps the state that a restarted process needs beside the service's metrics, in a folder that is deleted when the service ends (`reo.service.supervisor`).
 """
 
 import os

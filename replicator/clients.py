@@ -5,8 +5,8 @@ from __future__ import annotations
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from common.group import commit_reader
-from common.kafka_clients import admin, reader
+from common.kafka.clients import admin, reader
+from common.kafka.consumer_group import commit_reader
 from common.settings import Settings
 from replicator.read_up_to_writer import ReadUpToWriter
 

@@ -11,8 +11,7 @@ import tempfile
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter
 
-from common import client_options
-from common.settings import Settings
+from common.settings import Settings, client_options
 
 BUFFER_MIN, BUFFER_MAX = 8 * 2**20, 64 * 2**20
 COMPRESSED_MAX = 8

@@ -1,7 +1,7 @@
 """Where the next run begins, and whether it may begin: from the committed frontiers alone. Stage one keeps no state of its own.
 
-A run must not begin where it cannot be exact. So before every run the source is compared with the frontier (`replicator.source_selection`): it must still be
-the same topic, and still have everything after the frontier.
+A run must not begin where it cannot be exact. So before every run the source is compared with the frontier (`replicator.candidates.source_selection`): it must
+still be the same topic, and still have everything after the frontier.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from common import permissions, positions, run_epochs, runtime, source_candidates, topics
+from common import run_epochs, runtime, source_candidates
 from common.errors import ClusterUnreachable, HangingTransaction
 from common.frontier import Frontier
-from common.positions import GroupCommit
+from common.kafka import permissions, positions, topics
+from common.kafka.positions import GroupCommit
+from common.kafka.topics import Topic
 from common.process import Stopping
 from common.pulse import Pulse, Reason
 from common.routes import Place, Route
 from common.settings import Settings
 from common.source_candidates import SourceSnapshot
-from common.topics import Topic
-from replicator import tail_comparison
+from replicator.candidates import tail_comparison
+from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.run import Plan
-from replicator.source_selection import SourceSelection
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.1

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from common.kafka_clients import idempotent_producer
+from common.kafka.clients import idempotent_producer
 from common.read_up_to import HEADER, ReadUpTo, encode
 from common.routes import Place, Route
 from common.settings import Settings

@@ -21,9 +21,9 @@ import orjson
 from pyspark.sql import SparkSession
 
 from common.errors import FilterFailed, RecordRefused, SettingsInvalid, StageFailed
+from common.kafka.topics import Topic
 from common.routes import Place, Route
 from common.settings import Settings
-from common.topics import Topic
 from replicator import intermediate, source, wrap
 from replicator.source_history import LastCopied
 from replicator.sql_filter import apply_filter
@@ -103,7 +103,9 @@ class Query(Protocol):
 
 
 class Engine(Protocol):
-    """What runs the queries of stage one: Spark (`replicator.session.Spark`), or a simulator's replacement. The object exists while the engine still starts."""
+    """What runs the queries of stage one: Spark (`replicator.spark.session.Spark`), or a simulator's replacement. The object exists while the engine still
+    starts.
+    """
 
     def slots(self) -> int | None:
         """How many tasks can run at once now; None while it starts. Raises the error of its start, and StageFailed when it is gone."""

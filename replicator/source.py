@@ -11,10 +11,9 @@ from collections.abc import Mapping
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
-from common import client_options
 from common.routes import Place
-from common.settings import Settings
-from replicator import memory
+from common.settings import Settings, client_options
+from replicator.spark import memory
 
 
 def options(settings: Settings, starts: Mapping[Place, int]) -> dict[str, str]:

@@ -21,9 +21,9 @@ from typing import NamedTuple
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from common import positions, topics
 from common.errors import ClusterUnreachable, RecordRefused, SourceTruncated
 from common.frontier import LastRecord
+from common.kafka import positions, topics
 from common.records import Consumed, message_checksum
 from common.routes import Place
 from common.settings import Settings

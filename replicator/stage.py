@@ -14,20 +14,22 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from common import failpoints, permissions, positions, runtime, source_candidates, topics
+from common import failpoints, runtime, source_candidates
 from common.errors import AccessRefused, ClusterUnreachable, SourceRecreated, SourceTruncated, StageFailed, TopicMissing
+from common.kafka import permissions, positions, topics
 from common.metrics import EPOCH, RUNS
 from common.process import Stopping
 from common.pulse import Pulse
 from common.routes import Place
 from common.settings import Settings
-from replicator import run, session, spark_master
-from replicator.candidate_health import Health
+from replicator import run
+from replicator.candidates.candidate_health import Health
+from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.plan import Planner, wait_unless_stopping
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Engine, Event, Plan, Query, State
-from replicator.source_selection import SourceSelection
+from replicator.spark import session, spark_master
 from replicator.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -229,7 +231,7 @@ class Stage:
 def run_stage(settings: Settings, stopping: Stopping, start_engine: Callable[[Settings, int], Engine] = session.Spark, state_file: Path | None = None) -> None:
     """Run stage one from start to end. `start_engine` starts its engine for a number of partitions; the engine does not outlive this call.
 
-    `state_file` is for `replicator.source_selection`.
+    `state_file` is for `replicator.candidates.source_selection`.
     """
     failpoints.hit("one: started")
     with permissions.explain_refusals(settings, "run replicator"):

@@ -12,7 +12,7 @@ import sys
 from common import settings
 from common.child_processes import kill_children
 from common.errors import ReoError
-from replicator import session
+from replicator.spark import session
 
 
 def main() -> int:

@@ -16,16 +16,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common import failpoints, positions, runtime, topics
+from common import failpoints, runtime
+from common.kafka import positions, topics
+from common.kafka.positions import GroupCommit
 from common.lag import Lag
 from common.metrics import RECORDS_IN, RECORDS_OUT, SOURCE_END, SOURCE_OPEN
 from common.origin import Origin
-from common.positions import GroupCommit
 from common.read_up_to import ReadUpTo
 from common.routes import Place, Route
 from common.settings import Settings
 from common.source_candidates import request_timeout_s
-from replicator import source_history, tail_comparison
+from replicator import source_history
+from replicator.candidates import tail_comparison
 from replicator.clients import Clients
 from replicator.read_up_to_writer import EmptyRange
 from replicator.run import Event, Plan

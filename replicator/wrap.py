@@ -7,7 +7,7 @@ mode.
 With one route, the fixed beginning of the origin and the name of the intermediate topic are literals. With more routes they are looked up by source topic.
 
 `s` is `monotonically_increasing_id()` without its upper bits, which hold the Spark partition: 0, 1, 2 … within one task. Spark
-refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.session`),
+refuses that expression in a stream unless `spark.sql.streaming.unsupportedOperationCheck` is false (`replicator.spark.session`),
 because it is not unique across batches. Here it must not be unique: it restarts with every batch, and `b` distinguishes batches.
 
 The query fails at a record whose header names stage two could not read unchanged (`_refuse_header_names`), and at one whose timestamp Spark has changed

@@ -1,6 +1,6 @@
 """What must be true of the service's metrics: readiness and lag, also while a cluster is down.
 
-A process is ready as /readyz defines it (`reo.health`): it reports that it is ready, and its last heartbeat is not too old. Limits are virtual seconds.
+A process is ready as /readyz defines it (`reo.service.health`): it reports that it is ready, and its last heartbeat is not too old. Limits are virtual seconds.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ WRONGS = (
           "added = place.partition >= source_partitions or place in commits or self._is_new_partition(place, bool(filled), has_others=bool(counts))",
           "added = False"),
     Wrong("a topic that appears later begins at the latest", START, "return place.topic in self.new_topics\n", "return False\n"),
-    Wrong("frontier of another partition", "common.positions", "decode_commit(Place(answer.topic, answer.partition), answer",
+    Wrong("frontier of another partition", "common.kafka.positions", "decode_commit(Place(answer.topic, answer.partition), answer",
           "decode_commit(Place(answer.topic, answer.partition), answers[-1 - answer.partition]"),
     # recovery
     Wrong("a recovered frontier is one too high", "reo.recover",
@@ -160,10 +160,10 @@ WRONGS = (
     Wrong("a process that waits says that it is ready", "common.pulse", "        self.readiness.set(0)\n", "        self.readiness.set(1)\n"),
     Wrong("a lag is said to be none", "common.lag", "str(place.partition)).set(records)", "str(place.partition)).set(0)"),
     # stage one
-    Wrong("a candidate's records are not compared", "replicator.source_selection",
+    Wrong("a candidate's records are not compared", "replicator.candidates.source_selection",
           "    same_last = check_history(snapshot, frontiers)\n    compared = tail_comparison.compare_tails(snapshot, frontiers, same_last, on_progress)\n",
           "    compared = 0\n"),
-    Wrong("a frontier is read only when no transaction is open", "common.group",
+    Wrong("a frontier is read only when no transaction is open", "common.kafka.consumer_group",
           '"isolation.level": "read_uncommitted"', '"isolation.level": "read_committed"'),
     Wrong("a drained run is done without asking", RUN, '("drained", "behind"): "planned"', '("drained", "behind"): "done"'),
     Wrong("a failed run is the end", RUN, '("running", "failed"): "planned"', '("running", "failed"): "done"'),
@@ -172,6 +172,6 @@ WRONGS = (
     Wrong("a run's epoch is not raised", PLAN, "run_epochs.of_run(int(self.clock() * 1000), read,", "run_epochs.of_run(0, [],"),
     Wrong("a hole is not noticed by stage one", WATCH, "        if any(now - since > HOLE_S for _, since in self.hole_since.values()):", "        if False:"),
     Wrong("a run that is superseded goes on", WATCH, "commit.frontier.rule.epoch > self.plan.epoch for", "False for"),
-    Wrong("a recreated source is not seen", "common.topics", "def check_identity(",
+    Wrong("a recreated source is not seen", "common.kafka.topics", "def check_identity(",
           "def check_identity(*_: object) -> None:\n    return\n\n\ndef _check_identity("),
 )

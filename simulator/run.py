@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from common import kafka_clients, runtime
+from common import runtime
+from common.kafka import clients as kafka_clients
 from simulator import kafka
 from simulator.faults import FaultInjector
 from simulator.judge import Judge

@@ -1,6 +1,6 @@
 """One system: two clusters, the service's processes with their restarts, and the writers at the source.
 
-The processes run the service's own code; `reo.supervisor` decides what follows an exit code.
+The processes run the service's own code; `reo.service.supervisor` decides what follows an exit code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from common.errors import ReoError
 from common.routes import Place, Route
 from common.settings import Settings
 from deduplicator import worker
-from reo.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
+from reo.service.supervisor import BACKOFF_FIRST_S, BACKOFF_MAX_S, ends_service
 from replicator import stage
 from simulator import logs, operator, record_filter
 from simulator.candidates import SourceCluster, SourceClusters

@@ -21,9 +21,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from common import origin, positions
+from common import origin
 from common.errors import AccessRefused, ForeignRecord, RecordRefused
-from common.positions import GroupCommit
+from common.kafka import positions
+from common.kafka.positions import GroupCommit
 from common.records import Consumed
 from common.routes import Place
 from faults.run import DEFAULTS, PARTITIONS, Run, Story

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from common import destination_settings
 from common.errors import ClusterUnreachable, ReoError, SettingsInvalid, TopicsUnfit
 from common.frontier import BYTES_MAX
-from common.kafka_clients import REQUEST_TIMEOUT_S, admin, ask_cluster, translate
-from common.settings import Settings
-from common.source_clusters import Cluster
+from common.kafka.clients import REQUEST_TIMEOUT_S, admin, ask_cluster, translate
+from common.settings import Settings, destination_settings
+from common.settings.source_clusters import Cluster
 from reo.checks.findings import Finding, failed, ok, warning
 
 API_VERSION_LINE = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")

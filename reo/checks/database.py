@@ -1,7 +1,7 @@
 """The database of a copy to tables: does it answer, may its user do what stage two does, do the tables fit, and what would be created.
 
 All queries run in one read-only session, so nothing is changed. Stage two's own code reads the frontiers from the tables
-(`deduplicator.table_frontier_store`); here it does not take them over.
+(`deduplicator.tables.table_frontier_store`); here it does not take them over.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TypeVar
 import psycopg
 
 from common import postgresql
-from common.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA, describe_name_error
 from common.errors import AccessRefused, ClusterUnreachable, ReoError, TopicsUnfit
 from common.postgresql import Session
 from common.routes import Place, Route
 from common.settings import Settings
+from common.settings.destination_settings import FRONTIER_TABLE, POSTGRESQL, POSTGRESQL_SCHEMA, describe_name_error
 from deduplicator.frontier_store import ConsumerGroup
-from deduplicator.rows import COLUMNS
-from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
+from deduplicator.tables.rows import COLUMNS
+from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore, check_columns
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
 

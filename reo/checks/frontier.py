@@ -4,7 +4,7 @@ While the service does not run, the check calls stage two's own start (`deduplic
 compares them with the destination's last records, and tells where a copy without a frontier would begin. What it would
 commit is only printed. While the service runs, the last records change, and its start has checked them: then only the
 frontiers are read. In both cases stage one's check follows: does the source still have the next records
-(`replicator.source_selection`).
+(`replicator.candidates.source_selection`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from common import positions, source_candidates
+from common import source_candidates
 from common.errors import ClusterUnreachable, ReoError, SourceRefused, Stop
 from common.frontier import Frontier
-from common.group import Group
-from common.kafka_clients import admin
+from common.kafka import positions
+from common.kafka.clients import admin
+from common.kafka.consumer_group import Group
+from common.kafka.topics import Topic, list_intermediate_partitions
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import Settings
-from common.topics import Topic, list_intermediate_partitions
 from deduplicator.frontier_store import ConsumerGroup, KafkaFrontierStore
 from deduplicator.start import PartitionStarter, check_start_offsets, find_first_source_offset
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
-from replicator import source_selection, tail_comparison
+from replicator.candidates import source_selection, tail_comparison
 
 if TYPE_CHECKING:
     from reo.checks.database import Database

@@ -1,6 +1,6 @@
 """Compares the configurations of the topics of each route: record size, retention, timestamps, replicas, and raw producer options.
 
-A topic that does not exist yet is created to fit (`common.topic_config`); these checks are about existing topics. They also
+A topic that does not exist yet is created to fit (`common.kafka.topic_config`); these checks are about existing topics. They also
 list the differences that `reo topics` would remove.
 """
 
@@ -11,14 +11,15 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 
-from common import destination_settings, topic_config, topics
 from common.errors import ClusterUnreachable, TopicsUnfit
-from common.kafka_clients import REQUEST_TIMEOUT_S, translate
+from common.kafka import topic_config, topics
+from common.kafka.clients import REQUEST_TIMEOUT_S, translate
+from common.kafka.topic_config import LIMIT, Entries
 from common.routes import Route
-from common.topic_config import LIMIT, Entries
+from common.settings import destination_settings
 from reo.checks.findings import Finding, failed, ok, warning
 from reo.checks.topics import RouteTopics
-from reo.config_drift import ConfigDrift
+from reo.migration.config_drift import ConfigDrift
 
 DAY_MS = 86_400_000
 BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms")

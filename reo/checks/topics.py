@@ -1,6 +1,6 @@
 """The topics of each route, as a start would find them: do they exist, is there a cycle, do they have the partitions, and what would be created.
 
-It calls the functions of a start (`common.topics`) one by one, so that every error is reported, not only the first. Topics
+It calls the functions of a start (`common.kafka.topics`) one by one, so that every error is reported, not only the first. Topics
 that would be created are sent to the brokers with `validate_only`: the brokers apply their policies and limits, and change
 nothing.
 """
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from common import destination_settings, topic_config, topics
 from common.errors import ReoError
-from common.kafka_clients import admin
+from common.kafka import topic_config, topics
+from common.kafka.clients import admin
+from common.kafka.topic_config import Entries
+from common.kafka.topics import Topic
 from common.routes import Route
-from common.settings import Settings
-from common.topic_config import Entries
-from common.topics import Topic
+from common.settings import Settings, destination_settings
 from reo.checks.findings import Finding, failed, ok
 
 

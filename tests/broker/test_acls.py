@@ -11,10 +11,10 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 
 from common import settings as reo_settings
 from common.errors import AccessRefused
-from common.kafka_clients import admin
-from reo.acl_client import AclClient, topic_acl
-from reo.acls import AclComparison
-from reo.write_fence import Fence, fence_acl
+from common.kafka.clients import admin
+from reo.migration.acl_client import AclClient, topic_acl
+from reo.migration.acls import AclComparison
+from reo.migration.write_fence import Fence, fence_acl
 from tests.harness.authorized import PASSWORD, Authorized
 from tests.harness.commands import as_json, reo
 from tests.harness.kafka import Clusters, until

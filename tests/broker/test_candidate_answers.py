@@ -15,16 +15,16 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from common import positions, topics
 from common.errors import ClusterUnreachable, SourceRecreated
-from common.kafka_clients import admin
+from common.kafka import positions, topics
+from common.kafka.clients import admin
 from common.routes import Place
 from common.settings import Settings, load
 from common.source_candidates import SourceTopics
 from demo.broker import Broker
-from replicator.candidate_health import Health
+from replicator.candidates.candidate_health import Health
+from replicator.candidates.source_selection import SourceSelection
 from replicator.run import Engine, Plan
-from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.harness.identical_sources import PARTITIONS, QUICK_FAILOVER, Candidates, create_identical_topics, freeze_broker, join_addresses

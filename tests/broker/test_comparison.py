@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from common import settings as reo_settings
 from common.routes import Place
-from reo import compacted, comparison, parallel
-from reo.comparison import Comparison
+from reo.compare import compacted, comparison, parallel
+from reo.compare.comparison import Comparison
 from reo.verify import verify
 from tests.broker.test_offsets import placed as with_offsets
 from tests.harness.commands import ESCAPE, as_json, on_a_terminal, reo

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions, NewTopic, ResourceType
 
-from common import topics
 from common.errors import TopicsUnfit
-from common.kafka_clients import admin
+from common.kafka import topics
+from common.kafka.clients import admin
 from common.settings import load
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, reo

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer
 from common import settings as reo_settings
 from common.errors import CopyDiffers, GroupBusy, MoveRefused, OffsetUntranslatable
 from common.routes import Place
-from reo.cutover import Cutover
-from reo.cutover_plan import CutoverView, Plan
+from reo.migration.cutover import Cutover
+from reo.migration.cutover_plan import CutoverView, Plan
 from tests.broker.test_offsets import PARTITIONS, SMALL, commit, committed, copy, placed, write_transactions
 from tests.conftest import Start, make_topic_name
 from tests.harness import moving

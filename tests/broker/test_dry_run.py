@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from common.group import Commit
+from common.kafka.consumer_group import Commit
 from tests.broker.test_config_drift import change
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import ESCAPE, as_json, everything, on_a_terminal, reo

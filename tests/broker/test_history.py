@@ -15,20 +15,20 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from common import positions
 from common.errors import SourceTruncated
 from common.frontier import LastRecord
-from common.kafka_clients import admin, reader
+from common.kafka import positions
+from common.kafka.clients import admin, reader
 from common.pulse import Pulse
 from common.records import checksum
 from common.routes import Place
 from common.settings import Settings, load
 from demo.broker import Broker
+from replicator.candidates.source_selection import SourceSelection
 from replicator.clients import Clients
 from replicator.plan import Planner
 from replicator.run import Engine
 from replicator.source_history import LastCopied, check_history
-from replicator.source_selection import SourceSelection
 from replicator.stage import Stage
 from replicator.watch import Watch
 from tests.conftest import Start, make_topic_name

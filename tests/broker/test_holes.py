@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Producer
 
-from common import positions
 from common.frontier import Frontier, Hole, Link, RuleState, decode
-from common.positions import GroupCommit
+from common.kafka import positions
+from common.kafka.positions import GroupCommit
+from common.kafka.topics import Topic
 from common.routes import Place, Route
-from common.topics import Topic
 from replicator.run import Plan
 from replicator.watch import HOLE_S, Sample, Watch
 from tests.conftest import Start

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from common.kafka_clients import LossCounter
+from common.kafka.clients import LossCounter
 from common.pulse import Pulse
 from deduplicator.transaction import ProducerPair, TransactionalProducer, TransactionFailed
 from faults.proxy import Proxy

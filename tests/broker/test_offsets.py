@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
 from common import settings as reo_settings
-from reo.offsets import ProvedOffsets, Translator
+from reo.migration.offsets import ProvedOffsets, Translator
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S
 from tests.harness.judge import Record

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from common import settings as reo_settings
 from common.errors import GroupBusy
-from reo.offsets import Translator
-from reo.offsets_sync import OffsetsSync
+from reo.migration.offsets import Translator
+from reo.migration.offsets_sync import OffsetsSync
 from tests.broker.test_offsets import PARTITIONS, SMALL, Copy, commit, committed, copy, placed, write_transactions
 from tests.conftest import Start, make_topic_name
 from tests.harness.commands import COMMAND_S, as_json, reo
@@ -56,7 +56,7 @@ def test_the_service_keeps_groups_translated(clusters: Clusters, synced: tuple[C
         expected = positions_of(copied, offsets)
         until(lambda expected=expected: committed(clusters.destination, copied.topic, group) == expected, f"{offsets} are translated")
         if number == 1:
-            send_signal(until(lambda: service.find_pid("reo.offsets_sync"), "the process lives"))
+            send_signal(until(lambda: service.find_pid("reo.migration.offsets_sync"), "the process lives"))
     assert committed(clusters.destination, copied.topic, other) == {}, "a group that was not asked for"
     assert service.find_pid("deduplicator") == stage_two
     assert service.http_get("/readyz") == (200, "ok\n")

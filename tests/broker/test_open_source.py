@@ -6,7 +6,8 @@ from typing import NamedTuple, cast
 
 from prometheus_client import REGISTRY
 
-from common import source_candidates, topics
+from common import source_candidates
+from common.kafka import topics
 from common.settings import load
 from common.source_candidates import SourceSnapshot
 from replicator.run import Engine, Plan

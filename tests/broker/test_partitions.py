@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from common.frontier import Frontier, RuleState
-from common.kafka_clients import stage_two_consumer
+from common.kafka.clients import stage_two_consumer
 from common.pulse import Pulse
 from common.routes import Place, Route
 from common.settings import load

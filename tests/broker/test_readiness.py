@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from common.settings import load
-from reo import health, startup
-from reo.supervisor import Supervisor
+from reo.service import health, startup
+from reo.service.supervisor import Supervisor
 from tests.conftest import Start
 from tests.harness.kafka import Cluster, Clusters, make_records, until
 from tests.harness.recovery import add_source_offsets

@@ -17,8 +17,8 @@ from common import run_epochs
 from common import settings as reo_settings
 from common.errors import ServiceRuns
 from common.frontier import decode
-from common.group import Commit, Group
-from common.kafka_clients import admin
+from common.kafka.clients import admin
+from common.kafka.consumer_group import Commit, Group
 from common.routes import Place
 from tests.conftest import Start
 from tests.harness.judge import Record

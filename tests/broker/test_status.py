@@ -18,8 +18,8 @@ from confluent_kafka import TopicPartition
 
 from common import settings as reo_settings
 from common.errors import LagsBehind
-from reo.lag import Lag, check_limits
-from reo.status import Watcher
+from reo.progress.lag import Lag, check_limits
+from reo.progress.status import Watcher
 from tests.conftest import Start
 from tests.harness.commands import COMMAND_S, ESCAPE, as_json, everything, on_a_terminal, reo
 from tests.harness.kafka import ROOT, Clusters, make_records, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from replicator import class_archive
+from replicator.spark import class_archive
 
 START = """
 from pathlib import Path

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator import executor
+from replicator.spark import executor
 from tests.conftest import Start
 from tests.harness.kafka import COPY_S, ROOT, Clusters, make_records, until
 from tests.harness.kubernetes_api import DRIVER, KubernetesApi

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from common.errors import DestinationTruncated
 from common.frontier import Frontier, RuleState
-from common.kafka_clients import reader
+from common.kafka.clients import reader
 from common.records import checksum
 from common.routes import Place
 from common.settings import load

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, cast
 import pytest
 from confluent_kafka import TopicPartition
 
-from common import destination_settings, permissions
 from common.errors import Fenced, RecordRefused, SettingsInvalid
 from common.frontier import Frontier, RuleState
+from common.kafka import permissions
 from common.pulse import Pulse
 from common.routes import Place, Route
-from common.settings import load
+from common.settings import destination_settings, load
 from deduplicator.destination import Output
-from deduplicator.postgresql import PostgresqlDestination
-from deduplicator.table_frontier_store import FrontierRow, TableFrontierStore
+from deduplicator.tables.postgresql import PostgresqlDestination
+from deduplicator.tables.table_frontier_store import FrontierRow, TableFrontierStore
 from deduplicator.transaction import TransactionFailed
 from tests.conftest import Start, make_topic_name
 from tests.e2e.test_exact_copy import CASES

@@ -17,7 +17,7 @@ import prometheus_client.parser
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from common.destination_settings import FRONTIER_TABLE
+from common.settings.destination_settings import FRONTIER_TABLE
 from demo.broker import free_port
 from reference.interfaces import METRIC_MODULES
 from reo.version import VERSION

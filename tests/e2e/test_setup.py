@@ -16,7 +16,7 @@ import pytest
 from common.errors import SettingsInvalid, StageFailed
 from deduplicator import hot_path
 from reo import check, cli, setup
-from replicator import class_archive, connector
+from replicator.spark import class_archive, connector
 from tests.harness.kafka import ROOT, until
 
 JARS = ROOT / "jars" / "spark"

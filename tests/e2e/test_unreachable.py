@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from common import kafka_clients
 from common.errors import ClusterUnreachable, ReoError, Stop
+from common.kafka import clients as kafka_clients
 from common.settings import load
-from common.source_clusters import Cluster
+from common.settings.source_clusters import Cluster
 from demo.broker import free_port
 from reo.version import VERSION
 from tests.harness.commands import reo_with

@@ -15,10 +15,10 @@ from tests.unit.test_settings import GOOD
 pytestmark = pytest.mark.long
 PRODUCT = ("common", "replicator", "deduplicator", "reo")
 DATA = {
-    "replicator/classes.gz",
-    "replicator/executor-pod.yaml",
-    "replicator/jars.xml",
-    "replicator/jars.sha256",
+    "replicator/spark/classes.gz",
+    "replicator/spark/executor-pod.yaml",
+    "replicator/spark/jars.xml",
+    "replicator/spark/jars.sha256",
 }
 RECORDS = 300
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
-from common.group import list_group_offsets
+from common.kafka.consumer_group import list_group_offsets
 from tests.harness.kafka import ROOT, Cluster, Clusters
 from tests.harness.service import build_environment
 

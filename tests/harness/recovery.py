@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 
 from common.frontier import decode
-from common.group import Commit
+from common.kafka.consumer_group import Commit
 from tests.conftest import Start
 from tests.harness.commands import LONG_COMMAND_S, reo
 from tests.harness.judge import Record

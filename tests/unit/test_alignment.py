@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import CopyDiffers, FrontierLost
-from reo import alignment
-from reo.alignment import AlignmentInput, find_last_copied
-from reo.sequence_search import find_ends
+from reo.compare import alignment
+from reo.compare.alignment import AlignmentInput, find_last_copied
+from reo.compare.sequence_search import find_ends
 
 LETTERS = st.text("abc", max_size=30)
 GAP = 3

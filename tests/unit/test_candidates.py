@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from common import runtime, source_candidates
 from common.errors import SettingsInvalid, SourceRecreated, SourceRefused, SourceTruncated
 from common.frontier import Frontier, LastRecord, RuleState
+from common.kafka.topics import Topic
 from common.routes import Place
 from common.settings import load
 from common.source_candidates import SourceSnapshot
-from common.topics import Topic
 from reo.config import list_settings
 from replicator import source
-from replicator.candidate_health import Health, evaluate
-from replicator.source_selection import Behind, SourceSelection, check_offsets, first_within_threshold, inspect_single_source
-from replicator.tail_comparison import TailRecord, compare_tail
+from replicator.candidates.candidate_health import Health, evaluate
+from replicator.candidates.source_selection import Behind, SourceSelection, check_offsets, first_within_threshold, inspect_single_source
+from replicator.candidates.tail_comparison import TailRecord, compare_tail
 
 PLACE = Place("t", 0)
 GOOD = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1,b:1; c:1", "REO_SOURCE_TOPIC": "orders", "REO_DESTINATION_BOOTSTRAP_SERVERS": "d:1", "REO_SOURCE_MODE": "failover"}

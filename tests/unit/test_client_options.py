@@ -7,14 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from common import client_options, kafka_clients, spark_options
-from common.client_options import ALLOW_UNSAFE, GUARDED
 from common.errors import SettingsInvalid
-from common.kafka_clients import LossCounter
+from common.kafka import clients as kafka_clients
+from common.kafka.clients import LossCounter
 from common.routes import Place
-from common.settings import Settings, load
-from common.settings_spelling import spell
-from replicator import intermediate, session, source
+from common.settings import Settings, client_options, load, spark_options
+from common.settings.client_options import ALLOW_UNSAFE, GUARDED
+from common.settings.spelling import spell
+from replicator import intermediate, source
+from replicator.spark import session
 from tests.unit.test_settings import GOOD
 
 ALLOWED = {**GOOD, "REO_ALLOW_UNSAFE_OPTIONS": "true"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings_table import SETTINGS
+from common.settings.table import SETTINGS
 from reference import formats, interfaces, pages, tables
 from reo import arguments
 from reo.version import VERSION

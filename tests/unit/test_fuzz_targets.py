@@ -16,10 +16,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from common import frontier, origin, settings_file
+from common import frontier, origin
 from common import settings as reo_settings
 from common.errors import ForeignRecord, SettingsInvalid
 from common.origin import parse
+from common.settings import settings_file
 from fuzz.messages import frame, parse_messages
 from fuzz.seeds import ORIGINS, SEEDS, WORDS
 from fuzz.seeds import origin as encoded

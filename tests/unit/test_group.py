@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.group import offsets_partition
+from common.kafka.consumer_group import offsets_partition
 
 
 @pytest.mark.parametrize(("group", "partition"), [

@@ -1,11 +1,11 @@
-"""Stage one's heap by partitions, and what each of them may fetch (`replicator.memory`)."""
+"""Stage one's heap by partitions, and what each of them may fetch (`replicator.spark.memory`)."""
 
 from __future__ import annotations
 
 import pytest
 
 from common.settings import load
-from replicator.memory import fetch_bytes, heap_mb
+from replicator.spark.memory import fetch_bytes, heap_mb
 from tests.unit.test_settings import GOOD
 
 

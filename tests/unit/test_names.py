@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from common.ignored_variables import IGNORED
 from common.settings import load
-from common.settings_table import BY_ENVIRONMENT, BY_NAME
-from common.topic_mirror_variables import NAMES
+from common.settings.ignored_variables import IGNORED
+from common.settings.table import BY_ENVIRONMENT, BY_NAME
+from common.settings.topic_mirror_variables import NAMES
 from reo.relay_import import import_settings
 from tests.harness.kafka import ROOT
 from tests.unit.test_topic_mirror_variables import MIRROR

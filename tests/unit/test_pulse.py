@@ -1,4 +1,4 @@
-"""Readiness and lag are true while something is away: what a process says of itself (`common.pulse`), and what is made of it (`reo.health`)."""
+"""Readiness and lag are true while something is away: what a process says of itself (`common.pulse`), and what is made of it (`reo.service.health`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from common.errors import ClusterUnreachable, ReoError
 from common.probe import Probe
 from common.pulse import BEAT_S, LATE_S, Pulse
 from common.routes import Place
-from reo.health import SILENT_S, assess_health, mark_late_not_ready
+from reo.service.health import SILENT_S, assess_health, mark_late_not_ready
 
 HERE = Place("orders-proxy", 0)
 
@@ -113,7 +113,7 @@ def gauges(clock: Clock, heartbeat_age_s: float, ready: float, reason: str = "")
 def test_what_is_late_is_not_ready(clock: Clock, monkeypatch: pytest.MonkeyPatch, age_s: float, ready: float, reason: str,
                                    silent: list[str], not_ready: list[str]) -> None:
     """A process that is stuck in a call keeps the last thing that it said; it is not believed, neither by /readyz nor in /metrics."""
-    monkeypatch.setattr("reo.health.time", SimpleNamespace(time=clock))
+    monkeypatch.setattr("reo.service.health.time", SimpleNamespace(time=clock))
     metrics = mark_late_not_ready(gauges(clock, age_s, ready, reason), clock.now)
     found = assess_health(cast(Any, SimpleNamespace(collect=lambda: metrics)), [("deduplicator", "0", 0.0)])
     assert (found.silent, found.not_ready) == (silent, not_ready)

@@ -28,7 +28,7 @@ def test_every_locked_package_is_listed(parts: list[dict[str, Any]]) -> None:
 
 
 def test_every_jar_that_was_fetched_is_listed_with_its_checksum(parts: list[dict[str, Any]]) -> None:
-    """The connector's, as replicator/jars.sha256 has them, with the coordinates by which defects are reported."""
+    """The connector's, as replicator/spark/jars.sha256 has them, with the coordinates by which defects are reported."""
     fetched = dict(re.findall(r"^([0-9a-f]{64})  (\S+)\.jar$", (ROOT / "replicator" / "jars.sha256").read_text(), re.MULTILINE))
     listed = {part["hashes"][0]["content"]: part["purl"] for part in parts if "hashes" in part}
     assert fetched

@@ -9,8 +9,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge
 
 from common.settings import load
-from reo.health import Health
-from reo.service_status import build_status
+from reo.service.health import Health
+from reo.service.service_status import build_status
 from tests.unit.test_settings import GOOD
 
 BOTH = ("deduplicator", "replicator")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from common.settings import is_ours, load
-from replicator import session, spark_master
+from replicator.spark import session, spark_master
 from tests.unit.test_client_options import refusal
 from tests.unit.test_settings import GOOD
 

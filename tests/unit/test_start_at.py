@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common import start_at
+from common.settings import start_position as start_at
 
 
 @pytest.mark.parametrize(("text", "timestamp_ms"), [

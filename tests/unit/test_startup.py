@@ -14,7 +14,7 @@ from common.child_processes import list_children
 from common.errors import AccessRefused, StageFailed
 from common.routes import Place
 from common.settings import Settings, load
-from reo import startup
+from reo.service import startup
 
 SETTINGS = load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"})
 PLACES = [Place("copy-proxy", 0)]

@@ -32,12 +32,12 @@ ASK_THE_MACHINE_ITSELF = {
     "reo/interrupt.py": {"threading", "time"},  # a signal of the operating system's own
     "common/runtime.py": {"time", "threading", "random", "secrets", "concurrent.futures"},
     "deduplicator/call_limit.py": {"time", "threading"},  # a signal interrupts the real main thread
-    "replicator/session.py": {"threading"},  # of the real JVM
-    "reo/events.py": {"threading"},  # of a pipe from a real process
-    "reo/supervisor.py": {"threading"},  # these are joined
-    "reo/health.py": {"threading", "time"},  # of a real port
-    "reo/startup.py": {"multiprocessing"},  # for what can abort
-    "reo/parallel.py": {"multiprocessing"},  # of a command that reads with several processors
+    "replicator/spark/session.py": {"threading"},  # of the real JVM
+    "reo/service/events.py": {"threading"},  # of a pipe from a real process
+    "reo/service/supervisor.py": {"threading"},  # these are joined
+    "reo/service/health.py": {"threading", "time"},  # of a real port
+    "reo/service/startup.py": {"multiprocessing"},  # for what can abort
+    "reo/compare/parallel.py": {"multiprocessing"},  # of a command that reads with several processors
 }
 SERVICE = [path for path in MODULES if str(path.relative_to(ROOT)).startswith(("common/", "replicator/", "deduplicator/", "reo/"))]
 """What a simulated process can run, and the command line."""
@@ -117,7 +117,7 @@ def test_a_process_asks_the_machine_in_one_place() -> None:
 
 @pytest.mark.parametrize("path", SERVICE, ids=named)
 def test_clients_are_made_in_one_place(path: Path) -> None:
-    """A client of confluent-kafka is made by `common.kafka_clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
+    """A client of confluent-kafka is made by `common.kafka.clients` alone, which a simulator can give others to: nobody else calls one of its classes."""
     calls = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     called = {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
     assert called & {"Consumer", "Producer", "AdminClient"} == set()

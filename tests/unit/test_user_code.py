@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from common import user_code
 from common.errors import SettingsInvalid
-from common.settings import load
+from common.settings import load, user_code
 
 CLUSTERS = {"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_APPLICATION": "copies"}
 ONE = CLUSTERS | {"REO_SOURCE_TOPIC": "orders"}

@@ -1,0 +1,1 @@
+"""Kafka for both stages: clients, topics, the consumer group, positions, permissions."""

@@ -1,0 +1,1 @@
+"""PostgreSQL as the destination: the tables of a copy, in place of topics."""

@@ -1,0 +1,91 @@
+"""A compacted partition and its copy: both must have the same newest record of each key.
+
+Compaction removes a record when a newer one has its key, and removes a tombstone some time later; when it does so is
+decided by each cluster alone. So two exact sides need not have the same records, and a reader can rely only on the newest
+record of each key: key, value, headers and timestamp. A tombstone is the same as no record of its key.
+
+Memory is bounded for any number of keys: both sides are read for the keys of one part at a time. A hash of the key decides
+its part. When a part has more than KEYS_MAX keys, the parts are halved and the comparison begins again. The result is valid
+only for a topic to which nobody writes meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from hashlib import blake2b
+from typing import NamedTuple
+
+from common.records import content
+from reo.compare.comparison import Batches, Comparison
+
+KEYS_MAX = 500_000
+ReadBatches = Callable[[], Batches]
+
+
+class NewestRecord(NamedTuple):
+    """The newest record of a key: a hash of its content, and its offset."""
+
+    content: int
+    offset: int
+
+
+NewestByKey = dict[bytes, NewestRecord]
+
+
+class TooManyKeys(Exception):
+    """A part has more than KEYS_MAX keys."""
+
+
+def compare_newest(source: ReadBatches, destination: ReadBatches, result: Comparison, zero_timestamp_ms: int, keys_max: int = KEYS_MAX) -> None:
+    """Fill the result; each call of `source` and `destination` reads again from where the comparison began."""
+    parts = 1
+    result.by_key = True
+    while True:
+        try:
+            result.equal = 0
+            result.set_difference(None, None, "")
+            for part in range(parts):
+                _compare_part(_read_newest(source, part, parts, zero_timestamp_ms, keys_max), _read_newest(destination, part, parts, 0, keys_max), result)
+                if result.difference:
+                    break
+        except TooManyKeys:
+            parts *= 2
+        else:
+            return
+
+
+def _compare_part(source: NewestByKey, destination: NewestByKey, result: Comparison) -> None:
+    """Compare one part; the first difference is that of the key whose newest record has the lowest source offset."""
+    differing = [key for key in source.keys() | destination.keys()
+                 if (source[key].content if key in source else None) != (destination[key].content if key in destination else None)]
+    result.equal += len(source.keys() & destination.keys()) - sum(key in source and key in destination for key in differing)
+    if not differing:
+        return
+    first = min(differing, key=lambda key: source[key].offset if key in source else destination[key].offset)
+    result.source_offset, result.destination_offset = (newest[first].offset if first in newest else None for newest in (source, destination))
+    sides = [f"the {name} has it at offset {newest[first].offset}" if first in newest else f"the {name} has none (any more)"
+             for name, newest in (("source", source), ("destination", destination))]
+    result.difference = f"{len(differing)} keys do not have the same newest record; of the first one {sides[0]}, {sides[1]}"
+
+
+def _read_newest(read: ReadBatches, part: int, parts: int, zero_timestamp_ms: int, keys_max: int) -> NewestByKey:
+    newest: NewestByKey = {}
+    with closing(read()) as batches:
+        for messages in batches:
+            for message in messages:
+                key = _hash_key(message.key())
+                if parts > 1 and int.from_bytes(key[:8], "big") % parts != part:
+                    continue
+                if message.value() is None:
+                    newest.pop(key, None)
+                    continue
+                newest[key] = NewestRecord(hash(content(message, zero_timestamp_ms)), message.offset())
+                if len(newest) > keys_max:
+                    raise TooManyKeys
+    return newest
+
+
+def _hash_key(key: bytes | None) -> bytes:
+    """Keys of any length take the same memory. Records without a key, which a compacted topic refuses, share one entry."""
+    return b"" if key is None else blake2b(key, digest_size=16).digest()

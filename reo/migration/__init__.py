@@ -1,0 +1,1 @@
+"""What moves with a topic: consumer groups' offsets, ACLs, configurations; and the cutover."""

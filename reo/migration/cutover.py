@@ -1,0 +1,279 @@
+"""`reo cutover`: topics move from the source to the destination, with their consumer groups. No record is lost, and none is processed twice.
+
+| | step | it is done when |
+|---|---|---|
+| 1 | producers stop; with `--fence` an ACL denies them to write | the ends stand still for `--quiet` seconds, and no transaction is open |
+| 2 | the copy reaches the source's end | no visible record of the source lies behind the frontier |
+| 3 | the copy is compared with the source | `reo verify`; with `--resume` from where an earlier one ended |
+| 4 | consumers stop at the source | no member of a group has a partition of the topics |
+| 5 | the service stops, or is restarted without these topics | no member of its group has their intermediate partitions |
+| 6 | the groups' offsets are translated and committed | all of them, or none (`reo.migration.offsets`) |
+
+Each run reads the state from the clusters again, and nothing is stored. So a run can be interrupted, or killed, at any
+step: the next run finds what is done, and does the rest. The command does not stop the service: it cannot reach
+its machine, and a supervisor or Kubernetes would start it again. It says when to stop it, waits, and checks again at the end; and a
+service that is started later, when others have written to the destination, ends with ForeignWriter (25). Until step 6 has
+ended nothing has moved: `reo cutover back` removes the fence, and everything goes on at the source.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import orjson
+
+from common import runtime, source_candidates
+from common.errors import CopyDiffers, GroupBusy, MoveRefused, NothingCompared, ReoError
+from common.kafka import permissions, positions, topics
+from common.kafka.clients import admin
+from common.routes import Place
+from common.settings import Settings, destination_settings
+from reo.compare.comparable import select_comparable
+from reo.compare.resume_file import ResumeFile
+from reo.migration.cutover_plan import CutoverView, MovingGroup, Plan, make_plan
+from reo.migration.foreign_group import ForeignGroup
+from reo.migration.offsets import Translator
+from reo.migration.translation_report import TranslatedPartition, format_offset
+from reo.migration.write_fence import Fence
+from reo.output import align_columns
+from reo.progress.snapshot import Snapshot
+from reo.verify import Verdict, Verification
+
+Result = TypeVar("Result")
+POLL_S = 0.5
+PLAN_INTERVAL_S = 3.0
+PERMISSIONS: tuple[permissions.Command, ...] = ("lag", "verify", "offsets translate --apply")
+Ends = dict[Place, int]
+
+
+class Cutover:
+    """One run. `report` is called with a line for each completed step and for each wait."""
+
+    def __init__(self, settings: Settings, groups: str, quiet_s: float, resume: str | None, report: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.view = CutoverView(settings, groups)
+        self.quiet_s = quiet_s
+        self.resume = resume
+        self.report = report
+        self.compared = 0
+        self._reported = ""
+
+    def run(self, with_fence: bool) -> dict[str, list[TranslatedPartition]]:
+        """All steps; returns the committed rows by group."""
+        started = self.view.take_snapshot()
+        for reason in select_comparable(self.settings, started.sources)[1]:
+            raise reason
+        if with_fence:
+            names = sorted({row.source.topic for row in started.partitions})
+            self.view.fence.add(names)
+            self.report(f"1 fenced: nobody may write to {', '.join(names)} at the source (`reo cutover back` removes the fence)")
+        snapshot = None
+        while snapshot is None:
+            ends = self.wait_for_producers()
+            snapshot = self.wait_for_copy(ends)
+        self.verify()
+        groups = self.wait_for_consumers(ends)
+        self.wait_for_service(snapshot)
+        self.check_ends(ends)
+        rows = self.translate(groups)
+        self.check_ends(ends)
+        self.check_groups(ends, rows)
+        if self.view.is_copying(snapshot):
+            raise MoveRefused("the service was started again, before the topics had moved: stop it, and run the command again")
+        return rows
+
+    def wait_for_producers(self) -> Ends:
+        """Step 1: the ends, when they have not moved for `quiet_s` and no transaction is open."""
+        ends, quiet_since_s = self._read_ends(), runtime.monotonic()
+        while True:
+            runtime.sleep(POLL_S)
+            current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
+            if current_ends != ends:
+                ends, quiet_since_s = current_ends, runtime.monotonic()
+                self._wait_for("1 waiting for the producers to stop: records are written to " + _topics_of(ends))
+            elif open_partitions := sorted(place for place, end in ends.items() if stable_ends[place] < end):
+                quiet_since_s = runtime.monotonic()
+                self._wait_for(f"1 waiting for open transactions at the source to end: {', '.join(map(str, open_partitions))}")
+            elif runtime.monotonic() > quiet_since_s + self.quiet_s:
+                self.report(f"1 no record was written for {self.quiet_s:g} s, and no transaction is open: {_topics_of(ends)}")
+                return ends
+
+    def wait_for_copy(self, ends: Ends) -> Snapshot | None:
+        """Step 2: the snapshot in which everything up to the ends is copied; None when the source grows meanwhile."""
+        while True:
+            snapshot = self.view.take_snapshot()
+            if self._find_written(ends):
+                return None
+            records_left = sum(row.copy_lag.records for row in snapshot.partitions)
+            if not records_left and all(row.frontier is not None for row in snapshot.partitions):
+                self.report("2 the copy has reached the source's end")
+                return snapshot
+            if self.view.is_copying(snapshot):
+                self._wait_for("2 waiting for the copy to reach the source's end")
+            else:
+                self._wait_for(f"2 waiting for the service: it does not run, and {records_left} records are not copied. Start it")
+            runtime.sleep(POLL_S)
+
+    def verify(self) -> None:
+        """Step 3: CopyDiffers and similar errors unless both sides are equal; topics without records are."""
+        started_at, resume_file = runtime.monotonic(), ResumeFile(self.resume)
+        resume_file.read()
+        verification = Verification(self.settings, resume_file)
+        compared_before = sum(pair.comparison.equal for pair in verification.pairs)
+        results = verification.run()
+        verdict = Verdict(results, verification.not_comparable, (), compared_before, runtime.monotonic() - started_at)
+        if verdict.exit_code not in (0, NothingCompared.exit_code):
+            raise CopyDiffers("; ".join(str(result) for result in results if result.difference))
+        self.compared = verdict.records
+        self.report(f"3 the copy equals the source: {verdict.records - compared_before} records compared in {verdict.took_s:.1f} s, {compared_before} before")
+
+    def wait_for_consumers(self, ends: Ends) -> list[MovingGroup]:
+        """Step 4: the groups, when none reads the topics at the source."""
+        def find() -> list[MovingGroup] | None:
+            groups = self.view.find_groups(ends)
+            reading = [f"{group.name} ({group.describe_readers()})" for group in groups if not group.has_stopped]
+            if reading:
+                self._wait_for(f"4 waiting for the consumers at the source to stop: {', '.join(reading)}")
+            return None if reading else groups
+        groups = self._poll(find)
+        self.report(f"4 no group reads at the source: {', '.join(group.name for group in groups) or 'there is none'}")
+        return groups
+
+    def wait_for_service(self, snapshot: Snapshot) -> None:
+        """Step 5."""
+        def has_stopped() -> bool | None:
+            if not self.view.is_copying(snapshot):
+                return True
+            members = ", ".join(sorted(self.view.inspector.group.members().partitions))
+            self._wait_for(f"5 waiting for the service to stop ({members}): stop it now, or start it again without these topics")
+            return None
+        self._poll(has_stopped)
+        self.report("5 the service does not copy these topics any more")
+
+    def translate(self, groups: Sequence[MovingGroup]) -> dict[str, list[TranslatedPartition]]:
+        """Step 6: every group is translated, then all are committed."""
+        translator = Translator(self.settings)
+        rows = {group.name: translator.translate(group.name) for group in groups}
+        for group in groups:
+            for row in rows[group.name]:
+                if row.refusal:
+                    raise type(row.refusal)(f"group {group.name}: {row.refusal}. To move without this group, give the others with --groups")
+            if group.is_active_at_destination and any(row.moves for row in rows[group.name]):
+                raise GroupBusy(f"group {group.name} has members at the destination, and has not read there what it has read at the source: stop its "
+                                "consumers there, run the command again, then start them")
+        for name, translated in rows.items():
+            if any(row.moves for row in translated):
+                translator.commit(name, translated)
+        self.report(f"6 the offsets are translated and committed at the destination; groups: {len(rows)}")
+        return rows
+
+    def check_ends(self, ends: Ends) -> None:
+        """MoveRefused when somebody has written since step 1."""
+        written = self._find_written(ends)
+        if written:
+            raise MoveRefused(f"records were written to {', '.join(map(str, written))} at the source after its producers had stopped. Nothing is lost: "
+                                 "they are at the source. Start the service if it is stopped, stop the producers (or deny them with --fence), then run the "
+                                 "command again before anything starts at the destination")
+
+    def check_groups(self, ends: Ends, rows: Mapping[str, Sequence[TranslatedPartition]]) -> None:
+        """GroupBusy when a group has read at the source since its offsets were translated."""
+        for group in self.view.find_groups(ends):
+            translated = {row.source: row.source_offset for row in rows.get(group.name, ()) if row.source_offset is not None}
+            current_offsets = ForeignGroup(self.settings.source_cluster, self.view.source_admin, group.name).fetch_offsets(ends)
+            if not group.has_stopped or current_offsets != translated:
+                raise GroupBusy(f"group {group.name} has read at the source after its consumers had stopped. Stop them there, and run the command again "
+                                "before they start at the destination")
+
+    def _find_written(self, ends: Ends) -> list[Place]:
+        """The partitions whose end has moved, or that have an open transaction."""
+        current_ends, stable_ends = self._read_ends(), self._read_ends(committed_only=True)
+        return sorted(place for place, end in current_ends.items() if end != ends.get(place) or stable_ends[place] < end)
+
+    def _read_ends(self, committed_only: bool = False) -> Ends:
+        sources = topics.describe_sources(self.settings, self.view.source_admin)
+        places = [route.source(partition) for route, source in sources.items() for partition in range(source.partitions)]
+        return positions.list_end_offsets(self.view.source_admin, places, committed_only)
+
+    def _poll(self, ask: Callable[[], Result | None]) -> Result:
+        while (answer := ask()) is None:
+            runtime.sleep(POLL_S)
+        return answer
+
+    def _wait_for(self, what: str) -> None:
+        """Report what is waited for, once."""
+        if what != self._reported:
+            self._reported = what
+            self.report(what)
+
+
+def _topics_of(places: Ends) -> str:
+    return ", ".join(sorted({place.topic for place in places}))
+
+
+def plan_command(settings: Settings, groups: str, quiet_s: float, resume: str | None, as_json: bool) -> int:
+    """`reo cutover plan`, and `reo cutover run --dry-run`: changes nothing."""
+    try:
+        settings = _prepare(settings, ("lag", "verify", "offsets translate"))
+        plan = _make_plan(settings, groups, quiet_s, resume)
+    except ReoError as error:
+        print(f"reo cutover: {error}", file=sys.stderr)
+        return error.exit_code
+    print(plan.as_json() if as_json else plan.as_text())
+    return 0
+
+
+def _make_plan(settings: Settings, groups: str, quiet_s: float, resume: str | None) -> Plan:
+    view, resume_file = CutoverView(settings, groups), ResumeFile(resume)
+    resume_file.read()
+    sources = topics.describe_sources(settings, view.source_admin)
+    to_compare = Verification(settings, resume_file).total_offsets
+    try:
+        fenced = view.fence.find_fenced(sorted({route.source_topic for route in sources}))
+    except ReoError:  # without an authorizer, or the right to see ACLs: the run says so when it is asked for a fence
+        fenced = []
+    return make_plan(view, PLAN_INTERVAL_S, quiet_s, to_compare, fenced)
+
+
+def run_command(settings: Settings, groups: str, quiet_s: float, resume: str | None, with_fence: bool, as_json: bool) -> int:
+    """`reo cutover run`: progress on standard error, the result on standard output."""
+    try:
+        settings = _prepare(settings, PERMISSIONS)
+        cutover = Cutover(settings, groups, quiet_s, resume, lambda line: print(line, file=sys.stderr, flush=True))
+        rows = cutover.run(with_fence)
+    except ReoError as error:
+        print(f"reo cutover: {error}", file=sys.stderr)
+        return error.exit_code
+    if as_json:
+        print(orjson.dumps({"records_compared": cutover.compared, "groups": [
+            {"group": name, "partitions": [row.to_dict() for row in translated]} for name, translated in rows.items()]}).decode())
+        return 0
+    table = [("group", "source", "offset", "destination", "offset"),
+             *((name, str(row.source), format_offset(row.source_offset), str(row.destination), format_offset(row.destination_offset))
+               for name, translated in rows.items() for row in translated if row.source_offset is not None)]
+    print("\n".join([*align_columns(table), "the topics have moved: start producers and consumers at the destination, and leave the service stopped for them"]))
+    return 0
+
+
+def back_command(settings: Settings) -> int:
+    """`reo cutover back`: removes the fence."""
+    try:
+        settings = source_candidates.select_answering(settings)
+        client = admin(settings.source_cluster, settings)
+        names = sorted({route.source_topic for route in topics.list_routes(settings, client, settings.connect_timeout_s)})
+        fence = Fence(settings.source_cluster, client)
+        fenced = fence.find_fenced(names)
+        fence.remove(fenced)
+    except ReoError as error:
+        print(f"reo cutover: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"producers may write to {', '.join(fenced)} at the source again" if fenced else f"nothing is fenced: {', '.join(names)}")
+    return 0
+
+
+def _prepare(settings: Settings, commands: Sequence[permissions.Command]) -> Settings:
+    destination_settings.refuse_command(settings, "reo cutover", "consumers of a table are not consumer groups")
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, *commands)
+    return settings

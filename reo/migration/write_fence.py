@@ -1,0 +1,43 @@
+"""The fence of `reo cutover`: an ACL at the source that denies everybody to write to a topic. It can be taken away again.
+
+A DENY wins over every ALLOW, on the next produce request. What it does not stop: a super user, and the end of a transaction
+that is open (a producer can still commit or abort it). `User:*` from every host on the literal topic is used for nothing
+else here, so the ACL itself tells that it is the fence: nothing is stored about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient
+
+from common.errors import MoveRefused
+from common.settings.source_clusters import Cluster
+from reo.migration.acl_client import AclClient, topic_acl
+
+
+def fence_acl(topic: str) -> AclBinding:
+    """The ACL that is the fence of a topic."""
+    return topic_acl(topic, "User:*", "*", AclOperation.WRITE, AclPermissionType.DENY)
+
+
+class Fence:
+    """The fences of topics, on one cluster."""
+
+    def __init__(self, cluster: Cluster, client: AdminClient) -> None:
+        self.acls = AclClient(cluster, client)
+
+    def find_fenced(self, topics: Iterable[str]) -> list[str]:
+        """Which of these topics are fenced."""
+        return [topic for topic in topics if fence_acl(topic) in self.acls.describe(topic)]
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Fence these topics. One that is fenced already stays so."""
+        try:
+            self.acls.create([fence_acl(topic) for topic in topics])
+        except MoveRefused as no_authorizer:
+            raise MoveRefused(f"{no_authorizer}. Stop the producers, and run the command without --fence") from None
+
+    def remove(self, topics: Iterable[str]) -> None:
+        """Take the fence of these topics away."""
+        self.acls.delete([fence_acl(topic) for topic in topics])

@@ -1,0 +1,99 @@
+"""`reo lag`: how far the copy is behind: each stage, per partition and in total, for scripts and alerts. `reo.progress.snapshot` defines the figures.
+
+With `--max-records` or `--max-seconds` the exit code tells whether the copy is further behind than that: in records for all partitions together, in
+seconds for the partition with the longest lag.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import orjson
+
+from common import runtime, source_candidates
+from common.errors import LagsBehind, ReoError, TopicMissing
+from common.kafka import permissions
+from common.settings import Settings
+from reo.output import align_columns
+from reo.progress.snapshot import Inspector, Lag, PartitionProgress, total_lag
+
+POLL_S = 0.5
+HEAD = ("topic", "partition", "stage one", "seconds", "stage two", "seconds", "both", "seconds")
+
+
+def total_lags(partitions: list[PartitionProgress]) -> tuple[Lag, Lag, Lag]:
+    """The lag of stage one, of stage two, and of the copy. The last is not the sum of the others: stage two's lag counts records of the intermediate topic."""
+    return (total_lag([row.stage_one_lag for row in partitions]), total_lag([row.stage_two_lag for row in partitions]),
+            total_lag([row.copy_lag for row in partitions]))
+
+
+def wait_until_copied(settings: Settings, timeout_s: float) -> None:
+    """Wait until no record of the source waits to be copied, at most so long. A line on standard error says that it waits."""
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, "lag")
+    inspector, deadline, is_told = Inspector(settings), runtime.monotonic() + timeout_s, False
+    while True:
+        try:
+            records = total_lags(inspector.take_snapshot().partitions)[2].records
+            state = f"{records} records are not copied yet"
+        except TopicMissing as missing:  # nothing is copied yet
+            records, state = None, str(missing)
+        if records == 0 or runtime.monotonic() > deadline:
+            return
+        if not is_told:
+            print(f"waiting up to {timeout_s:g} s: {state}", file=sys.stderr, flush=True)
+            is_told = True
+        runtime.sleep(POLL_S)
+
+
+def as_text(partitions: list[PartitionProgress]) -> str:
+    """A table; the last line is the total."""
+    rows = [(row.source.topic, str(row.source.partition), *_cells((row.stage_one_lag, row.stage_two_lag, row.copy_lag))) for row in partitions]
+    return "\n".join(align_columns([HEAD, *rows, ("total", "", *_cells(total_lags(partitions)))], numbers_from=1))
+
+
+def as_json(partitions: list[PartitionProgress]) -> str:
+    """One object."""
+    rows = [{"topic": row.source.topic, "partition": row.source.partition, **lags_to_dict((row.stage_one_lag, row.stage_two_lag, row.copy_lag))}
+            for row in partitions]
+    return orjson.dumps({"partitions": rows, "total": lags_to_dict(total_lags(partitions))}).decode()
+
+
+def lags_to_dict(lags: tuple[Lag, Lag, Lag]) -> dict[str, Any]:
+    """For JSON."""
+    return {name: lag.to_dict() for name, lag in zip(("stage_one", "stage_two", "both"), lags, strict=True)}
+
+
+def format_seconds(lag: Lag) -> str:
+    """For people."""
+    return "?" if lag.seconds is None else f"{lag.seconds:.1f}"
+
+
+def _cells(lags: tuple[Lag, Lag, Lag]) -> list[str]:
+    return [cell for lag in lags for cell in (str(lag.records), format_seconds(lag))]
+
+
+def check_limits(lag: Lag, max_records: int | None, max_seconds: float | None) -> None:
+    """LagsBehind when the lag exceeds a limit."""
+    exceeded = []
+    if max_records is not None and lag.records > max_records:
+        exceeded.append(f"{lag.records} records, more than --max-records {max_records}")
+    if max_seconds is not None and (lag.seconds or 0) > max_seconds:
+        exceeded.append(f"{lag.seconds:.1f} seconds, more than --max-seconds {max_seconds:g}")
+    if exceeded:
+        raise LagsBehind(f"the copy is behind by {' and by '.join(exceeded)}. `reo status` shows which stage waits, and whether it moves")
+
+
+def command(settings: Settings, json_output: bool, max_records: int | None, max_seconds: float | None) -> int:
+    """The sub-command: exit code 0, or 36 when the lag exceeds a limit."""
+    try:
+        settings = source_candidates.select_answering(settings)
+        permissions.check_permissions(settings, "lag")
+        partitions = Inspector(settings).take_snapshot().partitions
+        print((as_json if json_output else as_text)(partitions))
+        check_limits(total_lags(partitions)[2], max_records, max_seconds)
+    except ReoError as error:
+        print(f"reo lag: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0

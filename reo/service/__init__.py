@@ -1,0 +1,1 @@
+"""The service: starts both stages, restarts them, and answers on one HTTP port."""

@@ -1,0 +1,76 @@
+"""Checks permissions and creates the topics before the service starts its stages, in a child process.
+
+A request can abort its process: librdkafka (2.16) fails an assertion when the connection to a group coordinator is lost at
+the wrong moment (librdkafka #4605). The supervisor restarts the process of a stage after that. The service itself must not
+end, so a child sends the requests, and a new child follows one that died. And a service that is told to stop while a cluster
+does not answer does not have to wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+
+from common import source_candidates
+from common.child_processes import die_with_parent
+from common.errors import StageFailed
+from common.kafka import permissions, topics
+from common.process import Stopping
+from common.routes import Place
+from common.settings import Settings, destination_settings, sync_settings
+from reo.migration import config_drift
+
+log = logging.getLogger(__name__)
+TRIES = 5
+TICK_S = 0.05
+
+
+def prepare_clusters(settings: Settings, stages: Sequence[str], stopping: Stopping) -> list[Place] | None:
+    """Prepare both clusters for these stages and return the intermediate partitions; None when told to stop before. Raises the child's error."""
+    fork = multiprocessing.get_context("fork")
+    for _ in range(TRIES):
+        receiver, sender = fork.Pipe(duplex=False)
+        child = fork.Process(target=_run_child, args=(settings, stages, sender), daemon=True)
+        child.start()
+        sender.close()
+        try:
+            while not receiver.poll(TICK_S):
+                if stopping():
+                    return None
+            answer = receiver.recv()
+        except EOFError:
+            child.join()
+            log.warning("the process that prepares the clusters ended with exit code %s and without an answer: a new one starts", child.exitcode)
+            continue
+        finally:
+            child.kill()
+            child.join()
+            receiver.close()
+        if isinstance(answer, BaseException):
+            raise answer
+        places: list[Place] = answer
+        return places
+    raise StageFailed(f"the process that prepares the clusters before the start has died {TRIES} times: read its output above")
+
+
+def _run_child(settings: Settings, stages: Sequence[str], answers: Connection) -> None:
+    die_with_parent()
+    try:
+        answers.send(_prepare(settings, stages))
+    except Exception as error:  # the parent raises it
+        answers.send(error)
+
+
+def _prepare(settings: Settings, stages: Sequence[str]) -> list[Place]:
+    settings = source_candidates.select_answering(settings)
+    permissions.check_permissions(settings, *permissions.of_service(settings, stages))
+    if "deduplicator" in stages and destination_settings.is_postgresql(settings):
+        from common import postgresql
+
+        postgresql.check(settings)
+    copied = topics.prepare(settings)
+    if "deduplicator" in stages and sync_settings.list_synced_configs(settings):
+        config_drift.sync_configs(settings)
+    return topics.list_intermediate_partitions(copied)

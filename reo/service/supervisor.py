@@ -1,0 +1,203 @@
+"""The service: runs both stages, or one of them, as child processes, and restarts them when they die. With `offsets.sync_groups` also
+`reo.migration.offsets_sync`, beside stage two: its end never ends the service, and readiness does not ask for it.
+
+It has no state and does not take part in the copy, so it may die too: then the kernel kills its children. A child's exit
+code decides: 0 means done, a code of `common.errors.Stop` ends the service with the same code, every other code means a
+restart after a backoff. A child that sends no heartbeats is killed and then restarted in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import mark_process_dead
+
+from common import runtime
+from common.child_processes import die_with_parent
+from common.errors import ClusterUnreachable, name_of_exit_code, stop_codes
+from common.process import Stopping
+from common.settings import Settings, is_ours, user_code
+from reo.migration import offsets_sync
+from reo.service import events, health, service_status, startup
+from reo.service.drain import Drain
+from replicator.spark import connector
+
+log = logging.getLogger(__name__)
+TICK_S = 0.05
+BACKOFF_FIRST_S = 0.2
+BACKOFF_MAX_S = 30.0
+HEALTHY_S = 60.0
+STOP_S = 8.0
+OUTPUT_TIMEOUT_S = 1.0
+WATCHDOG_INTERVAL_S = 5.0
+OUTAGE_EXIT_CODE = ClusterUnreachable.exit_code
+"""A cluster that does not answer at the start of the service means a wrong address; later it means an outage, and a restart waits for it."""
+MODULES = {offsets_sync.STAGE: "reo.migration.offsets_sync"}
+"""What runs a child that is not a package of its own."""
+PACKAGES = Path(__file__).parent.parent.parent
+
+
+def ends_service(code: int, stop_at_end: bool) -> bool:
+    """Whether the service ends with this exit code of a child; otherwise the child is started again."""
+    return (code == 0 and stop_at_end) or (code in stop_codes() and code != OUTAGE_EXIT_CODE)
+
+
+@dataclass(slots=True)
+class Child:
+    """One process of a stage, and the backoff of its next restart."""
+
+    stage: str
+    worker: int
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    start_at: float = 0.0
+    backoff_s: float = BACKOFF_FIRST_S
+    starts: int = 0
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.stage}-{self.worker}"
+
+
+@dataclass
+class Supervisor:
+    """Runs the children in a temporary folder, which it deletes at the end; `exit_code` is None until it is known."""
+
+    settings: Settings
+    stages: Sequence[str]
+    stopping: Stopping
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="reo-")))
+    children: list[Child] = field(default_factory=list)
+    output_threads: list[threading.Thread] = field(default_factory=list)
+    """They forward the children's output (`reo.service.events`)."""
+    exit_code: int | None = None
+    last_error: dict[str, Any] | None = None
+    """Of the last child that ended by an error, for /status."""
+
+    def run(self) -> int:
+        """Run until told to stop, or until a child ends with a code that a restart cannot repair; returns the exit code."""
+        try:
+            if "replicator" in self.stages:
+                connector.jars()  # before anything is created on the clusters
+            if "deduplicator" in self.stages:
+                user_code.check(self.settings)
+            places = startup.prepare_clusters(self.settings, self.stages, self.stopping)
+            if places is None:
+                return 0
+            is_alone = "replicator" not in self.stages
+            drain = Drain(self.settings, places) if self.settings.stop_at_end and is_alone else None
+            (self.folder / "metrics").mkdir()
+            self.children = [Child(stage, worker) for stage in self.stages for worker in range(self._count_workers(stage))]  # none of them is ready
+            if "deduplicator" in self.stages and self.settings.offsets.sync_groups:
+                self.children.append(Child(offsets_sync.STAGE, 0))
+            port = health.start_server(self.settings.metrics.address, self.settings.metrics.port, str(self.folder / "metrics"),
+                                       self.processes, self.describe, any_port=self.settings.stop_at_end)
+            log.info("metrics, health and readiness on port %d", port, extra={"facts": {"port": port}})
+            watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
+            while self.exit_code is None and not self.stopping():
+                for child in self.children:
+                    self._update_child(child)
+                if runtime.monotonic() >= watchdog_at:
+                    watchdog_at = runtime.monotonic() + WATCHDOG_INTERVAL_S
+                    self._kill_hanging()
+                if drain and drain.is_complete():
+                    self.exit_code = 0
+                runtime.sleep(TICK_S)
+            return self.exit_code or 0
+        finally:
+            self._stop_all()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def processes(self) -> Iterable[tuple[str, str, float]]:
+        """The processes of the stages that should run, for `reo.service.health`."""
+        return [(child.stage, str(child.worker), child.started) for child in self.children if child.stage in self.stages]
+
+    def describe(self, registry: CollectorRegistry, now: health.Health) -> dict[str, Any]:
+        """What /status says."""
+        return service_status.build_status(self.settings, self.stages, registry, now, self.last_error)
+
+    def _count_workers(self, stage: str) -> int:
+        return self.settings.deduplicator.workers if stage == "deduplicator" else 1
+
+    def _update_child(self, child: Child) -> None:
+        """Start a child when its backoff is over; when it has ended, decide by its exit code."""
+        if child.process is None:
+            if runtime.monotonic() >= child.start_at:
+                self._start_child(child)
+            return
+        code = child.process.poll()
+        if code is None:
+            if child.backoff_s > BACKOFF_FIRST_S and runtime.time() - child.started > HEALTHY_S:
+                child.backoff_s = BACKOFF_FIRST_S
+            return
+        mark_process_dead(child.process.pid, str(self.folder / "metrics"))
+        child.process = None
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code:
+            ended = datetime.fromtimestamp(runtime.time(), UTC).isoformat(timespec="seconds")
+            self.last_error = {"error": name_of_exit_code(code), "exit_code": code, "message": f"{child.name} ended at {ended} ({how}): its log says why"}
+        if child.stage in self.stages and ends_service(code, self.settings.stop_at_end):
+            if code:
+                log.error("%s ended with exit code %d, which a restart cannot repair: the service ends", child.name, code)
+            else:
+                log.info("%s has copied all records that existed at the start", child.name)
+            self.exit_code = code
+        else:
+            log.warning("%s ended (%s); it restarts in %.1f s", child.name, how, child.backoff_s)
+            health.RESTARTS.labels(child.stage).inc()
+            child.start_at = runtime.monotonic() + child.backoff_s
+            child.backoff_s = min(BACKOFF_MAX_S, child.backoff_s * 2)
+
+    def _start_child(self, child: Child) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not is_ours(name)}
+        environment = inherited | self.settings.as_environment() | {
+            "PROMETHEUS_MULTIPROC_DIR": str(self.folder / "metrics"), "TMPDIR": str(self.folder),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")])),
+        }
+        as_json = self.settings.log.format == "json"
+        command = [sys.executable, "-m", MODULES.get(child.stage, child.stage), str(child.worker)]
+        child.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
+                                         stdout=subprocess.PIPE if as_json else None, stderr=subprocess.STDOUT if as_json else None, preexec_fn=die_with_parent)
+        if child.process.stdout:
+            self.output_threads.append(events.forward_output(child.process.stdout, child.stage))
+        child.started = runtime.time()
+        child.starts += 1
+        log.info("%s started, process %d", child.name, child.process.pid)
+
+    def _kill_hanging(self) -> None:
+        """Kill each child that hangs: a call of a client can hang, and only a new process repairs that."""
+        registry = health.build_registry(str(self.folder / "metrics"))
+        for child in self.children:
+            if child.process and health.assess_health(registry, [(child.stage, str(child.worker), child.started)]).silent:
+                log.error("%s gave no sign of life for %.0f s; it is killed and restarted", child.name, health.SILENT_S)
+                child.process.kill()
+
+    def _stop_all(self) -> None:
+        """Send SIGTERM to all children, and SIGKILL to those that need longer than STOP_S."""
+        running = [(child, child.process) for child in self.children if child.process is not None]
+        for _, process in running:
+            process.terminate()
+        deadline = runtime.monotonic() + STOP_S
+        for child, process in running:
+            try:
+                process.wait(max(0.0, deadline - runtime.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.warning("%s did not stop in %.0f s and is killed; its successor aborts its open transaction", child.name, STOP_S)
+                process.kill()
+                process.wait()
+        for thread in self.output_threads:
+            thread.join(OUTPUT_TIMEOUT_S)

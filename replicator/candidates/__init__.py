@@ -1,0 +1,1 @@
+"""Several source clusters with the same records (`source.mode=failover`): which one is copied."""

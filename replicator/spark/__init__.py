@@ -1,0 +1,1 @@
+"""Stage one's JVMs: the session, their options, jars, class archive, executors."""
