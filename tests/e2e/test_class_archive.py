@@ -10,7 +10,7 @@ from replicator.spark import class_archive
 START = """
 from pathlib import Path
 from common.settings import load
-from replicator import session
+from replicator.spark import session
 spark = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
 maps = Path(f"/proc/{spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
 print("mapped", "spark.jsa" in maps)

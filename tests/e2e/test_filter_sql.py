@@ -31,7 +31,8 @@ from common.errors import SettingsInvalid
 from common.routes import Route
 from common.settings import load
 from common.kafka.topics import Topic
-from replicator import session, sql_filter, wrap
+from replicator import sql_filter, wrap
+from replicator.spark import session
 spark = session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1)
 for asked in sys.argv[1:]:
     try:

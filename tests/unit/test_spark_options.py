@@ -19,7 +19,7 @@ HOST_WITHOUT_ADDRESS = ["unshare", "--map-root-user", "--uts", "sh", "-c", 'host
 """A command that runs another one."""
 START = """
 from common.settings import load
-from replicator import session
+from replicator.spark import session
 session.start_session(load({"REO_SOURCE_BOOTSTRAP_SERVERS": "a:1", "REO_DESTINATION_BOOTSTRAP_SERVERS": "b:1", "REO_SOURCE_TOPIC": "t"}), 1).stop()
 """
 ENVIRONMENT = "REO_REPLICATOR_SPARK_OPTIONS_"
